@@ -1,0 +1,191 @@
+//! One server as it was meant.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use sha2::{Digest, Sha256};
+
+use crate::names::ServerName;
+use crate::secret::{Redactor, Secret, SecretUrl};
+
+/// A server to dock: how to start or reach it, and what may be seen of it.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Its name: the identity that rules speak of.
+    pub name: ServerName,
+    /// How it is started or reached.
+    pub transport: Transport,
+    /// Whether it is used at all. Defaults to true.
+    pub enabled: bool,
+    /// Whether its traffic and standard error go out as events. Defaults to false.
+    pub debug: bool,
+    /// How long a call may take without a sign of life. Defaults to 30 seconds.
+    pub timeout: Duration,
+    /// How long it may take to start and shake hands. Defaults to 60 seconds: `npx` and `uvx` may have to download first.
+    pub start_timeout: Duration,
+    /// What stands before its tools' names. `None` means the server's name; empty means nothing.
+    pub tool_prefix: Option<String>,
+    /// The only tools that are shown, by original name. `None` means all; an empty list means none.
+    pub enabled_tools: Option<Vec<String>>,
+    /// Tools that are not shown, taken away after the allowlist.
+    pub disabled_tools: Vec<String>,
+    /// When it is connected. Defaults to lazy.
+    pub connect: Connect,
+    /// Who may use one connection together. `None` leaves it to the transport and the era.
+    pub share: Option<Share>,
+    /// The sandbox profile it is to run in.
+    pub sandbox: Option<String>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// How a server is started or reached.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Transport {
+    /// A program of ours, spoken with over its standard input and output.
+    Stdio(Stdio),
+    /// A Streamable HTTP endpoint.
+    Http(Remote),
+    /// An endpoint of the old HTTP+SSE transport.
+    Sse(Remote),
+}
+
+/// A program to start.
+#[derive(Clone, Debug, Default)]
+pub struct Stdio {
+    /// Its name or path, as written.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables it is given.
+    pub env: IndexMap<String, Secret>,
+    /// Variables it is given from our own environment, by name.
+    pub env_passthrough: Vec<String>,
+    /// The folder it starts in. `None` means an empty folder of ours.
+    pub cwd: Option<PathBuf>,
+    /// The folder of the file that defines it: relative paths in `args` and `cwd` start here.
+    pub base: Option<PathBuf>,
+}
+
+/// An endpoint to reach.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// Where it is.
+    pub url: SecretUrl,
+    /// Headers that go with every request.
+    pub headers: IndexMap<String, Secret>,
+}
+
+/// When a server is connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connect {
+    /// At the first use.
+    #[default]
+    Lazy,
+    /// When the host starts.
+    Eager,
+    /// Only by hand; using it before is an error.
+    Manual,
+}
+
+/// Who may use one connection together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Everyone.
+    All,
+    /// Each caller has its own.
+    PerCaller,
+    /// Each use has its own.
+    Never,
+}
+
+/// Where a server was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In a file, at a line (counted from 1).
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line of the server's name.
+        line: usize,
+    },
+    /// On the command line, or in the program that uses the library.
+    Given,
+    /// Part of Wharf: the `demo` server. Exempt from the command allowlist.
+    BuiltIn,
+}
+
+impl ServerConfig {
+    /// A server with every default, as a program that uses the library writes it.
+    pub fn new(name: ServerName, transport: Transport) -> Self {
+        Self {
+            name,
+            transport,
+            enabled: true,
+            debug: false,
+            timeout: Duration::from_secs(30),
+            start_timeout: Duration::from_secs(60),
+            tool_prefix: None,
+            enabled_tools: None,
+            disabled_tools: Vec::new(),
+            connect: Connect::Lazy,
+            share: None,
+            sandbox: None,
+            origin: Origin::Given,
+        }
+    }
+
+    /// A program to start.
+    pub fn stdio(name: ServerName, command: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let args = args.into_iter().map(Into::into).collect();
+        Self::new(name, Transport::Stdio(Stdio { command: command.into(), args, ..Stdio::default() }))
+    }
+
+    /// `stdio`, `http` or `sse`.
+    pub fn transport_name(&self) -> &'static str {
+        match self.transport {
+            Transport::Stdio(_) => "stdio",
+            Transport::Http(_) => "http",
+            Transport::Sse(_) => "sse",
+        }
+    }
+
+    /// Erases this server's secrets from text.
+    pub fn redactor(&self) -> Redactor {
+        match &self.transport {
+            Transport::Stdio(stdio) => Redactor::new(stdio.env.values().cloned()),
+            Transport::Http(remote) | Transport::Sse(remote) => {
+                Redactor::new(remote.headers.values().cloned().chain(remote.url.secrets()))
+            }
+        }
+    }
+
+    /// What makes a connection the same connection: everything that the server could notice. Never shown.
+    pub fn identity(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let mut part = |text: &str| {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        };
+        part(self.name.as_str());
+        part(self.transport_name());
+        match &self.transport {
+            Transport::Stdio(stdio) => {
+                part(&stdio.command);
+                stdio.args.iter().for_each(|a| part(a));
+                part("env");
+                stdio.env.iter().for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
+                part("passthrough");
+                stdio.env_passthrough.iter().for_each(|n| part(n));
+                part(&format!("{:?} {:?}", stdio.cwd, stdio.base));
+            }
+            Transport::Http(remote) | Transport::Sse(remote) => {
+                part(remote.url.expose().as_str());
+                remote.headers.iter().for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
+            }
+        }
+        hash.finalize().into()
+    }
+}

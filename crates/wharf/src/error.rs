@@ -1,0 +1,285 @@
+//! What can go wrong, in words for the person or model who must act on it.
+//!
+//! Every error says what happened, whose side it is on, whether a retry helps, and the next step.
+//! It stands in the vocabulary because every room below returns it (`docs/decisions/0002-one-error-type.md`).
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::names::{ServerName, ToolName};
+use crate::text::Foreign;
+use crate::wire::RpcError;
+
+/// The result of everything that can fail in Wharf.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Whose fault it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Whoever asked: wrong arguments, a wrong name, a configuration that does not say what was meant.
+    Caller,
+    /// Wharf itself, or the machine it runs on.
+    Us,
+    /// The MCP server.
+    Server,
+}
+
+/// Why something was not done, or not finished.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A configuration file, or a value in it, is not usable.
+    #[error("{message}")]
+    Config {
+        /// What is wrong and where.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The command of a server may not be started.
+    #[error("server `{server}`: command `{command}` is not allowed: {reason}")]
+    CommandNotAllowed {
+        /// The server whose command it is.
+        server: ServerName,
+        /// The command as it was written.
+        command: String,
+        /// Which rule refused it, and what is allowed instead.
+        reason: String,
+        /// How a person allows it.
+        hint: String,
+    },
+    /// A rule forbids it.
+    #[error("{what}: denied by {rule}")]
+    Denied {
+        /// What was asked for.
+        what: String,
+        /// The rule that said no.
+        rule: String,
+        /// How a person allows it.
+        hint: String,
+    },
+    /// A connection could not be made, or broke while nothing of the caller's was under way.
+    #[error("server `{server}` ({transport}): {reason}{stderr}")]
+    Connection {
+        /// The server.
+        server: ServerName,
+        /// `stdio`, `http` or `sse`.
+        transport: &'static str,
+        /// What happened.
+        reason: String,
+        /// The last lines the server wrote to its standard error.
+        stderr: StderrTail,
+        /// Whether trying again may help.
+        retryable: bool,
+    },
+    /// The server wants to know who is calling, and was not told.
+    #[error("server `{server}` asks for authorization: {reason}")]
+    Auth {
+        /// The server.
+        server: ServerName,
+        /// What the server said.
+        reason: String,
+    },
+    /// The call took longer than it may.
+    #[error("server `{server}` did not answer within {after:?}{stderr}")]
+    Timeout {
+        /// The server.
+        server: ServerName,
+        /// How long was waited.
+        after: Duration,
+        /// The last lines the server wrote to its standard error.
+        stderr: StderrTail,
+    },
+    /// The server answered with a JSON-RPC error.
+    #[error("server `{server}`, tool `{tool}`: {rpc}")]
+    Tool {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// The error as the server gave it.
+        rpc: RpcError,
+    },
+    /// The server answered a request other than a tool call with a JSON-RPC error.
+    #[error("server `{server}`, `{method}`: {rpc}")]
+    Rpc {
+        /// The server.
+        server: ServerName,
+        /// The method that was asked for.
+        method: String,
+        /// The error as the server gave it.
+        rpc: RpcError,
+    },
+    /// A tool's schema cannot be used, so the tool cannot be called safely.
+    #[error("server `{server}`, tool `{tool}`: its schema cannot be used: {reason}")]
+    Schema {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The arguments do not fit the tool's schema. Nothing was sent.
+    #[error("server `{server}`, tool `{tool}`: {}", problems.join("; "))]
+    Arguments {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// One sentence for each wrong field.
+        problems: Vec<String>,
+    },
+    /// No tool of that name can be called.
+    #[error("unknown tool `{name}`")]
+    UnknownTool {
+        /// The name that was asked for.
+        name: String,
+        /// What it may have meant, and how to list the names.
+        hint: String,
+    },
+    /// No server of that name is configured.
+    #[error("unknown server `{name}`")]
+    UnknownServer {
+        /// The name that was asked for.
+        name: String,
+        /// What it may have meant, and how to list the names.
+        hint: String,
+    },
+    /// The connection is set to manual and nobody connected it.
+    #[error("server `{server}` is not connected")]
+    NotConnected {
+        /// The server.
+        server: ServerName,
+    },
+    /// The server broke the protocol.
+    #[error("server `{server}` broke the protocol: {reason}{stderr}")]
+    Protocol {
+        /// The server.
+        server: ServerName,
+        /// Which rule, and how.
+        reason: String,
+        /// The last lines the server wrote to its standard error.
+        stderr: StderrTail,
+    },
+    /// The call was sent, the server went away, and nobody knows whether the tool ran.
+    #[error("server `{server}`: `{method}` was sent, but its outcome is unknown: {reason}{stderr}")]
+    UnknownOutcome {
+        /// The server.
+        server: ServerName,
+        /// The method that was sent.
+        method: String,
+        /// How the answer was lost.
+        reason: String,
+        /// The last lines the server wrote to its standard error.
+        stderr: StderrTail,
+    },
+    /// The caller gave up, or the host is closing.
+    #[error("the call was cancelled: {reason}")]
+    Cancelled {
+        /// Who cancelled it, and why.
+        reason: String,
+    },
+    /// The machine or Wharf itself failed.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// The last lines of a server's standard error, redacted and escaped, for the end of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StderrTail(pub Vec<Foreign>);
+
+// === impl Error ===
+
+impl Error {
+    /// A configuration error with no hint.
+    pub fn config(message: impl Into<String>) -> Self {
+        Self::Config { message: message.into(), hint: None }
+    }
+
+    /// A short, stable word for the kind of error, for programs that read `--json`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Config { .. } => "config",
+            Self::CommandNotAllowed { .. } => "command_not_allowed",
+            Self::Denied { .. } => "denied",
+            Self::Connection { .. } => "connection",
+            Self::Auth { .. } => "auth",
+            Self::Timeout { .. } => "timeout",
+            Self::Tool { .. } => "tool",
+            Self::Rpc { .. } => "rpc",
+            Self::Schema { .. } => "schema",
+            Self::Arguments { .. } => "arguments",
+            Self::UnknownTool { .. } => "unknown_tool",
+            Self::UnknownServer { .. } => "unknown_server",
+            Self::NotConnected { .. } => "not_connected",
+            Self::Protocol { .. } => "protocol",
+            Self::UnknownOutcome { .. } => "unknown_outcome",
+            Self::Cancelled { .. } => "cancelled",
+            Self::Internal(_) => "internal",
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::Config { .. }
+            | Self::CommandNotAllowed { .. }
+            | Self::Denied { .. }
+            | Self::Arguments { .. }
+            | Self::UnknownTool { .. }
+            | Self::UnknownServer { .. }
+            | Self::NotConnected { .. }
+            | Self::Auth { .. }
+            | Self::Cancelled { .. } => Side::Caller,
+            Self::Connection { .. }
+            | Self::Timeout { .. }
+            | Self::Tool { .. }
+            | Self::Rpc { .. }
+            | Self::Schema { .. }
+            | Self::Protocol { .. }
+            | Self::UnknownOutcome { .. } => Side::Server,
+            Self::Internal(_) => Side::Us,
+        }
+    }
+
+    /// Whether the same call may be made again and has a chance. A call that may have run is not retryable.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Connection { retryable: true, .. })
+    }
+
+    /// The next step for whoever reads the error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Config { hint, .. } => hint.clone(),
+            Self::CommandNotAllowed { hint, .. }
+            | Self::Denied { hint, .. }
+            | Self::UnknownTool { hint, .. }
+            | Self::UnknownServer { hint, .. } => Some(hint.clone()),
+            Self::Auth { server, .. } => Some(format!("give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`")),
+            Self::Timeout { server, .. } => Some(format!("set a longer `timeout` for `{server}`, or pass one with the call")),
+            Self::NotConnected { server } => Some(format!("connect `{server}` first, or leave its connection lazy")),
+            Self::Arguments { .. } => Some("correct the arguments and call again; nothing was sent".into()),
+            Self::UnknownOutcome { .. } => {
+                Some("the tool may have run: check its effect before you call it again".into())
+            }
+            Self::Connection { retryable: true, .. } => Some("nothing was run; the call may be made again".into()),
+            Self::Protocol { server, .. } => {
+                Some(format!("report it to the maker of `{server}`; `debug = true` shows its traffic"))
+            }
+            _ => None,
+        }
+    }
+}
+
+// === impl StderrTail ===
+
+impl fmt::Display for StderrTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n  its last words on stderr:")?;
+        self.0.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}

@@ -1,0 +1,141 @@
+//! What happened, and the bus it goes out on.
+//!
+//! In: facts from every room below. Out: a stream for whoever listens. A slow listener loses the oldest events and is
+//! told how many; it never slows a call down. Secrets are redacted before they get here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use crate::names::{ServerName, ToolName};
+use crate::text::Foreign;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection changed its state.
+    State {
+        /// The server.
+        server: ServerName,
+        /// What it is now.
+        state: State,
+        /// Why, in words.
+        reason: Option<String>,
+    },
+    /// A server's list of tools changed.
+    ToolsChanged {
+        /// The server.
+        server: ServerName,
+    },
+    /// A server reports how far a call is.
+    Progress {
+        /// The server.
+        server: ServerName,
+        /// How far.
+        progress: f64,
+        /// Of how much.
+        total: Option<f64>,
+        /// What it is doing.
+        message: Option<Foreign>,
+    },
+    /// A server logs something.
+    Log {
+        /// The server.
+        server: ServerName,
+        /// How grave, in the protocol's words.
+        level: Foreign,
+        /// What.
+        data: Foreign,
+    },
+    /// A line on a server's standard error; only for servers with `debug`.
+    Stderr {
+        /// The server.
+        server: ServerName,
+        /// The line, redacted.
+        line: Foreign,
+    },
+    /// A message to or from a server; only for servers with `debug`.
+    Traffic {
+        /// The server.
+        server: ServerName,
+        /// Whether Wharf sent it.
+        sent: bool,
+        /// The message, redacted and cut.
+        message: Foreign,
+    },
+    /// Something a person should know, though it went on.
+    Warning {
+        /// The server.
+        server: ServerName,
+        /// What.
+        message: String,
+    },
+    /// A tool was called and the call has ended.
+    ToolInvoked {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// Whether it succeeded.
+        success: bool,
+        /// The kind of error, where there was one.
+        error: Option<&'static str>,
+        /// How long it took.
+        took: Duration,
+    },
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is none.
+    Disconnected,
+    /// It is being made for the first time.
+    Connecting,
+    /// It works.
+    Connected,
+    /// It was lost and is being made again.
+    Reconnecting,
+}
+
+/// Where events go. Cheap to clone; publishing without a listener costs an atomic read.
+#[derive(Clone, Debug)]
+pub struct Bus(Arc<broadcast::Sender<Event>>);
+
+/// How many events a listener may fall behind before it loses the oldest. Defaults to 1024.
+const BACKLOG: usize = 1024;
+
+impl Default for Bus {
+    fn default() -> Self {
+        Self(Arc::new(broadcast::channel(BACKLOG).0))
+    }
+}
+
+impl Bus {
+    /// Tells everyone who listens. The event is only made if somebody does.
+    pub fn publish(&self, event: impl FnOnce() -> Event) {
+        if self.0.receiver_count() > 0 {
+            // An error means the last listener left in between: nobody missed anything.
+            let _ = self.0.send(event());
+        }
+    }
+
+    /// Listens from now on. [`broadcast::error::RecvError::Lagged`] says how many events were lost.
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.0.subscribe()
+    }
+}
+
+impl State {
+    /// The state in a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Reconnecting => "reconnecting",
+        }
+    }
+}

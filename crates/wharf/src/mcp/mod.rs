@@ -1,0 +1,122 @@
+//! The protocol's facts, and typed views of what servers send.
+//!
+//! Names, numbers and shapes from the specification, in one place. A view reads what Wharf needs and keeps the raw
+//! bytes beside it, so nothing a server said is lost. Who sends what when is the business of `connect` and `call`.
+
+mod content;
+mod revision;
+mod tool;
+
+pub use content::Content;
+pub use revision::{Era, Revision};
+pub use tool::{Annotations, Tool};
+
+use serde::Deserialize;
+
+use crate::text::Foreign;
+use crate::wire::Json;
+
+/// Method names.
+pub mod method {
+    #![allow(missing_docs, reason = "each constant is its own documentation")]
+    pub const INITIALIZE: &str = "initialize";
+    pub const INITIALIZED: &str = "notifications/initialized";
+    pub const DISCOVER: &str = "server/discover";
+    pub const PING: &str = "ping";
+    pub const TOOLS_LIST: &str = "tools/list";
+    pub const TOOLS_CALL: &str = "tools/call";
+    pub const PROMPTS_GET: &str = "prompts/get";
+    pub const RESOURCES_READ: &str = "resources/read";
+    pub const LISTEN: &str = "subscriptions/listen";
+    pub const LISTEN_ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+    pub const CANCELLED: &str = "notifications/cancelled";
+    pub const PROGRESS: &str = "notifications/progress";
+    pub const MESSAGE: &str = "notifications/message";
+    pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+    pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+    pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+    pub const ROOTS_LIST: &str = "roots/list";
+    pub const SAMPLING: &str = "sampling/createMessage";
+    pub const ELICIT: &str = "elicitation/create";
+}
+
+/// JSON-RPC and MCP error codes.
+pub mod code {
+    #![allow(missing_docs, reason = "each constant is its own documentation")]
+    pub const PARSE: i64 = -32700;
+    pub const INVALID_REQUEST: i64 = -32600;
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    pub const INVALID_PARAMS: i64 = -32602;
+    pub const INTERNAL: i64 = -32603;
+    pub const HEADER_MISMATCH: i64 = -32020;
+    pub const MISSING_CAPABILITY: i64 = -32021;
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
+
+    /// Codes that only a server of the modern era sends.
+    pub fn is_modern(code: i64) -> bool {
+        matches!(code, HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION)
+    }
+}
+
+/// Keys of `_meta` that belong to the protocol.
+pub mod meta {
+    #![allow(missing_docs, reason = "each constant is its own documentation")]
+    pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+    pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+    pub const PROGRESS_TOKEN: &str = "progressToken";
+}
+
+/// Who a client or a server says it is. Servers say what they like: never an identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Implementation {
+    /// The name.
+    pub name: Foreign,
+    /// The version.
+    pub version: Foreign,
+    /// A name for people.
+    pub title: Option<Foreign>,
+}
+
+/// What a server told about itself when the connection was made.
+#[derive(Clone, Debug)]
+pub struct ServerInfo {
+    /// The revision that is spoken with it.
+    pub revision: Revision,
+    /// Who it says it is.
+    pub implementation: Implementation,
+    /// What it can do, as it said it.
+    pub capabilities: Json,
+    /// What it wants a model to know.
+    pub instructions: Option<Foreign>,
+}
+
+impl ServerInfo {
+    /// Whether the server declared a capability, for example `tools`.
+    pub fn offers(&self, capability: &str) -> bool {
+        self.capabilities.member(capability).is_some_and(|c| !c.is_null())
+    }
+
+    /// Whether the server declared a flag in a capability, for example `tools` and `listChanged`.
+    pub fn offers_flag(&self, capability: &str, flag: &str) -> bool {
+        let flag = self.capabilities.member(capability).and_then(|c| c.member(flag));
+        flag.is_some_and(|f| f.as_str() == "true")
+    }
+}
+
+impl<'de> Deserialize<'de> for Implementation {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Shape {
+            name: String,
+            version: String,
+            title: Option<String>,
+        }
+        let shape = Shape::deserialize(deserializer)?;
+        Ok(Self { name: shape.name.into(), version: shape.version.into(), title: shape.title.map(Foreign::from) })
+    }
+}

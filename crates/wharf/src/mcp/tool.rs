@@ -1,0 +1,72 @@
+//! A tool as its server describes it.
+
+use serde::Deserialize;
+
+use crate::names::ToolName;
+use crate::text::Foreign;
+use crate::wire::Json;
+
+/// A tool of a server. Everything in it comes from the server; annotations are claims, not facts.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// The name the server knows it by.
+    pub name: ToolName,
+    /// A name for people.
+    pub title: Option<Foreign>,
+    /// What it does, in the server's words.
+    pub description: Option<Foreign>,
+    /// The schema of its arguments: always an object of `type: "object"`.
+    pub input_schema: Json,
+    /// The schema of its structured result.
+    pub output_schema: Option<Json>,
+    /// What the server claims about its effects.
+    pub annotations: Annotations,
+    /// The whole definition, byte for byte.
+    pub raw: Json,
+}
+
+/// What a server claims about a tool's effects. Never a reason to allow more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Annotations {
+    /// It changes nothing.
+    pub read_only_hint: Option<bool>,
+    /// It may destroy something.
+    pub destructive_hint: Option<bool>,
+    /// Calling it twice is like calling it once.
+    pub idempotent_hint: Option<bool>,
+    /// It reaches the world outside.
+    pub open_world_hint: Option<bool>,
+}
+
+impl Tool {
+    /// Reads one definition of a list. An error names what makes it unusable; the rest of the list is not touched by it.
+    pub fn read(raw: Json) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shape {
+            name: String,
+            title: Option<String>,
+            description: Option<String>,
+            input_schema: Json,
+            output_schema: Option<Json>,
+            annotations: Option<Annotations>,
+        }
+        let shape: Shape = raw.to().map_err(|e| format!("its definition cannot be read: {e}"))?;
+        let name = ToolName::parse(&shape.name).map_err(|e| e.to_string())?;
+        let root = shape.input_schema.member("type");
+        if root.is_none_or(|t| t.as_str() != "\"object\"") {
+            return Err("its `inputSchema` is not an object schema (`\"type\": \"object\"`)".into());
+        }
+        Ok(Self {
+            name,
+            title: shape.title.map(Foreign::from),
+            description: shape.description.map(Foreign::from),
+            input_schema: shape.input_schema,
+            output_schema: shape.output_schema.filter(|s| !s.is_null()),
+            annotations: shape.annotations.unwrap_or_default(),
+            raw,
+        })
+    }
+}

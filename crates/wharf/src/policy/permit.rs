@@ -1,0 +1,96 @@
+//! Proofs that policy said yes. Their fields are private to this room.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::names::{CallerName, ServerName, ToolName};
+use crate::secret::{Secret, SecretUrl};
+
+/// A program may be started, exactly so.
+#[derive(Debug)]
+pub struct LaunchPermit {
+    pub(super) server: ServerName,
+    pub(super) program: PathBuf,
+    pub(super) args: Vec<OsString>,
+    pub(super) env: Vec<(String, Secret)>,
+    pub(super) cwd: Option<PathBuf>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// An endpoint may be reached, within these address rules.
+#[derive(Clone, Debug)]
+pub struct ConnectPermit {
+    pub(super) server: ServerName,
+    pub(super) url: SecretUrl,
+    pub(super) loopback: bool,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A tool may be called by a caller.
+#[derive(Debug)]
+pub struct CallPermit {
+    pub(super) caller: CallerName,
+    pub(super) server: ServerName,
+    pub(super) tool: ToolName,
+}
+
+impl LaunchPermit {
+    /// The server it is for.
+    pub fn server(&self) -> &ServerName {
+        &self.server
+    }
+    /// The program, absolute.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+    /// Its arguments.
+    pub fn args(&self) -> &[OsString] {
+        &self.args
+    }
+    /// The whole environment of the child.
+    pub fn env(&self) -> &[(String, Secret)] {
+        &self.env
+    }
+    /// The folder it starts in; `None` means an empty folder of ours.
+    pub fn cwd(&self) -> Option<&Path> {
+        self.cwd.as_deref()
+    }
+    /// What a person should know, though it is allowed.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+impl ConnectPermit {
+    /// The server it is for.
+    pub fn server(&self) -> &ServerName {
+        &self.server
+    }
+    /// The endpoint.
+    pub fn url(&self) -> &SecretUrl {
+        &self.url
+    }
+    /// Whether loopback addresses may be dialled: only where the trusted config's own URL names one.
+    pub fn loopback(&self) -> bool {
+        self.loopback
+    }
+    /// What a person should know, though it is allowed.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+impl CallPermit {
+    /// Who may call.
+    pub fn caller(&self) -> &CallerName {
+        &self.caller
+    }
+    /// The server.
+    pub fn server(&self) -> &ServerName {
+        &self.server
+    }
+    /// The tool, by its original name.
+    pub fn tool(&self) -> &ToolName {
+        &self.tool
+    }
+}

@@ -1,0 +1,25 @@
+//! The only parser of bytes from outside.
+//!
+//! In: bytes from a pipe or a socket. Out: messages whose `params` and `result` are still the bytes that came
+//! ([`Json`]), checked once and never rebuilt. It knows JSON-RPC and framing, nothing of MCP.
+//! Why by hand: `docs/decisions/0001-own-wire-layer.md`.
+
+mod duplicates;
+mod envelope;
+mod json;
+mod limits;
+mod lines;
+mod pending;
+mod scan;
+mod sse;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use envelope::{Malformed, Message, ReplyId, RpcError, parse_frame};
+pub use json::{Json, JsonError};
+pub use limits::Limits;
+pub use lines::{Line, Lines};
+pub use pending::{Pending, Ticket};
+pub use sse::{SseEvent, SseParser, SseTooLong};
+pub use write::{Members, notification, request, response_error, response_result};

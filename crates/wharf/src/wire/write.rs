@@ -1,0 +1,144 @@
+//! Messages on their way out. Parts that are already JSON are copied in as they are.
+
+use super::{Json, RpcError};
+
+/// The members of a JSON object under construction, without the braces.
+#[derive(Clone, Debug, Default)]
+pub struct Members(Vec<u8>);
+
+impl Members {
+    /// No members yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The members of an object that is already JSON. Anything else has none.
+    pub fn of(object: &Json) -> Self {
+        let text = object.as_str().trim();
+        let inner = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).map_or("", str::trim);
+        Self(inner.as_bytes().to_vec())
+    }
+
+    /// Adds a member whose value is already JSON.
+    pub fn json(&mut self, key: &str, value: &Json) -> &mut Self {
+        self.key(key);
+        self.0.extend_from_slice(value.bytes());
+        self
+    }
+
+    /// Adds a member whose value is a string.
+    pub fn text(&mut self, key: &str, value: &str) -> &mut Self {
+        self.key(key);
+        push_string(&mut self.0, value);
+        self
+    }
+
+    /// Adds a member whose value is a number.
+    pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
+        self.key(key);
+        self.0.extend_from_slice(value.to_string().as_bytes());
+        self
+    }
+
+    /// Adds a member whose value is an object of these members.
+    pub fn object(&mut self, key: &str, value: &Self) -> &mut Self {
+        self.key(key);
+        value.write(&mut self.0);
+        self
+    }
+
+    /// Whether there is no member.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The object, braces included.
+    pub fn to_json(&self) -> Json {
+        let mut out = Vec::with_capacity(self.0.len() + 2);
+        self.write(&mut out);
+        // Written from JSON parts and escaped strings, so the check cannot fail on what came through this type.
+        Json::parse(out, 127).unwrap_or_else(|_| Json::empty_object())
+    }
+
+    fn key(&mut self, key: &str) {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+        push_string(&mut self.0, key);
+        self.0.push(b':');
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        out.extend_from_slice(&self.0);
+        out.push(b'}');
+    }
+}
+
+/// A request, without a line break.
+pub fn request(id: u64, method: &str, params: &Members) -> Vec<u8> {
+    let mut out = Vec::with_capacity(params.0.len() + method.len() + 64);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.to_string().as_bytes());
+    out.extend_from_slice(b",\"method\":");
+    push_string(&mut out, method);
+    out.extend_from_slice(b",\"params\":");
+    params.write(&mut out);
+    out.push(b'}');
+    out
+}
+
+/// A notification, without a line break.
+pub fn notification(method: &str, params: &Members) -> Vec<u8> {
+    let mut out = Vec::with_capacity(params.0.len() + method.len() + 48);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
+    push_string(&mut out, method);
+    if !params.is_empty() {
+        out.extend_from_slice(b",\"params\":");
+        params.write(&mut out);
+    }
+    out.push(b'}');
+    out
+}
+
+/// A good answer to a request of the other side, whose id is echoed as it came.
+pub fn response_result(id: &Json, result: &Json) -> Vec<u8> {
+    let mut out = response_head(id, result.bytes().len());
+    out.extend_from_slice(b",\"result\":");
+    out.extend_from_slice(result.bytes());
+    out.push(b'}');
+    out
+}
+
+/// A bad answer to a request of the other side.
+pub fn response_error(id: &Json, error: &RpcError) -> Vec<u8> {
+    let mut members = Members::new();
+    members.json("code", &Json::of(&error.code)).text("message", error.message.raw());
+    if let Some(data) = &error.data {
+        members.json("data", data);
+    }
+    let mut out = response_head(id, 64);
+    out.extend_from_slice(b",\"error\":");
+    members.write(&mut out);
+    out.push(b'}');
+    out
+}
+
+fn response_head(id: &Json, room: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(room + 48);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.bytes());
+    out
+}
+
+fn push_string(out: &mut Vec<u8>, text: &str) {
+    let plain = text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\');
+    if plain {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        // A string always serialises.
+        out.extend_from_slice(serde_json::to_string(text).unwrap_or_default().as_bytes());
+    }
+}
