@@ -117,6 +117,10 @@ impl<'de> Deserialize<'de> for Implementation {
             title: Option<String>,
         }
         let shape = Shape::deserialize(deserializer)?;
-        Ok(Self { name: shape.name.into(), version: shape.version.into(), title: shape.title.map(Foreign::from) })
+        Ok(Self {
+            name: shape.name.into(),
+            version: shape.version.into(),
+            title: shape.title.map(Foreign::from),
+        })
     }
 }

@@ -5,4 +5,5 @@
 
 mod permit;
 
+pub use crate::policy_stub::*;
 pub use permit::{CallPermit, ConnectPermit, LaunchPermit};
