@@ -4,6 +4,8 @@
 
 pub mod config;
 pub mod connect;
+pub mod catalog;
+pub mod ask;
 pub mod error;
 pub mod event;
 pub mod mcp;

@@ -4,10 +4,12 @@
 //! bytes beside it, so nothing a server said is lost. Who sends what when is the business of `connect` and `call`.
 
 mod content;
+mod header;
 mod revision;
 mod tool;
 
 pub use content::Content;
+pub use header::HeaderRule;
 pub use revision::{Era, Revision};
 pub use tool::{Annotations, Tool};
 
