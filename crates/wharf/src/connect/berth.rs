@@ -324,9 +324,11 @@ async fn remake(place: Weak<Place>, reason: String, since: Instant) {
             return;
         }
         let mut making = place.making.lock().await;
-        // Taken out of its place before anybody asks: the old one is closed when its last user lets go.
-        place.current.store(None);
         place.tell(State::Reconnecting, Some(reason));
+        // A server that broke the protocol may still run.
+        if let Some(lost) = place.current.swap(None) {
+            lost.close().await;
+        }
         making.losses = if since.elapsed() >= STABLE {
             1
         } else {

@@ -1,6 +1,7 @@
 //! A live connection: raw parameters in, raw result out, exactly one end for every request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -18,6 +19,7 @@ use crate::wire::{self, Json, Members};
 pub struct Connection(Arc<Live>);
 
 struct Live {
+    number: u64,
     wire: Wire,
     info: ServerInfo,
     /// The `_meta` that every request carries in the modern era.
@@ -76,11 +78,24 @@ impl<'a> Request<'a> {
     }
 }
 
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request").field("method", &self.method).field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
 // === impl Connection ===
 
 impl Connection {
     pub(super) fn new(wire: Wire, info: ServerInfo, meta: Members) -> Self {
-        Self(Arc::new(Live { wire, info, meta }))
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::new(Live { number, wire, info, meta }))
+    }
+
+    /// A number that no other connection of this process has.
+    pub fn number(&self) -> u64 {
+        self.0.number
     }
 
     /// The server it leads to.
