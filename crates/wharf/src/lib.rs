@@ -11,5 +11,8 @@ pub mod mcp;
 pub mod event;
 pub mod config;
 pub mod policy;
+pub mod registry;
+pub mod call;
+pub mod outcome;
 
 pub use error::{Error, Result, Side};
