@@ -100,6 +100,16 @@ pub enum Error {
         /// The error as the server gave it.
         rpc: RpcError,
     },
+    /// The tool ran, and says itself that it failed. Only for callers that want a typed error.
+    #[error("server `{server}`, tool `{tool}` failed: {message}")]
+    ToolFailed {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// What the tool said, escaped.
+        message: String,
+    },
     /// The server answered a request other than a tool call with a JSON-RPC error.
     #[error("server `{server}`, `{method}`: {rpc}")]
     Rpc {
@@ -210,6 +220,7 @@ impl Error {
             Self::Auth { .. } => "auth",
             Self::Timeout { .. } => "timeout",
             Self::Tool { .. } => "tool",
+            Self::ToolFailed { .. } => "tool_failed",
             Self::Rpc { .. } => "rpc",
             Self::Schema { .. } => "schema",
             Self::Arguments { .. } => "arguments",
@@ -238,6 +249,7 @@ impl Error {
             Self::Connection { .. }
             | Self::Timeout { .. }
             | Self::Tool { .. }
+            | Self::ToolFailed { .. }
             | Self::Rpc { .. }
             | Self::Schema { .. }
             | Self::Protocol { .. }

@@ -2,18 +2,24 @@
 //!
 //! The rooms stand in the order of the data: each uses only the rooms above it.
 
+pub mod text;
+pub mod names;
+pub mod secret;
+pub mod wire;
+pub mod error;
+pub mod mcp;
+pub mod event;
 pub mod config;
+pub mod policy_stub;
+pub mod policy;
 pub mod connect;
 pub mod catalog;
+pub mod registry;
 pub mod ask;
-pub mod error;
-pub mod event;
-pub mod mcp;
-pub mod names;
-pub mod policy;
-pub mod policy_stub;
-pub mod secret;
-pub mod text;
-pub mod wire;
+pub mod call;
+pub mod outcome;
+pub mod host;
 
 pub use error::{Error, Result, Side};
+pub use host::{CallOptions, Host};
+pub use outcome::Outcome;
