@@ -14,8 +14,10 @@
 
 use std::path::PathBuf;
 
+pub mod http;
 pub mod puppet;
 
+pub use self::http::{HttpPuppet, Recorded, Reply, SseStep};
 pub use puppet::{Crash, Era, Grandchild, Puppet, Script, Step};
 
 /// Where the puppet's binary lies: among the examples of the package under test, or beside them.
