@@ -10,7 +10,6 @@ pub mod error;
 pub mod mcp;
 pub mod event;
 pub mod config;
-pub mod policy_stub;
 pub mod policy;
 pub mod connect;
 pub mod catalog;

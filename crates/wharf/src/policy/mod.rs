@@ -5,5 +5,4 @@
 
 mod permit;
 
-pub use crate::policy_stub::*;
 pub use permit::{CallPermit, ConnectPermit, LaunchPermit};
