@@ -100,6 +100,16 @@ pub enum Error {
         /// The error as the server gave it.
         rpc: RpcError,
     },
+    /// The tool ran, and says itself that it failed. Only for callers that want a typed error.
+    #[error("server `{server}`, tool `{tool}` failed: {message}")]
+    ToolFailed {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// What the tool said, escaped.
+        message: String,
+    },
     /// The server answered a request other than a tool call with a JSON-RPC error.
     #[error("server `{server}`, `{method}`: {rpc}")]
     Rpc {
@@ -194,7 +204,10 @@ pub struct StderrTail(pub Vec<Foreign>);
 impl Error {
     /// A configuration error with no hint.
     pub fn config(message: impl Into<String>) -> Self {
-        Self::Config { message: message.into(), hint: None }
+        Self::Config {
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// A short, stable word for the kind of error, for programs that read `--json`.
@@ -207,6 +220,7 @@ impl Error {
             Self::Auth { .. } => "auth",
             Self::Timeout { .. } => "timeout",
             Self::Tool { .. } => "tool",
+            Self::ToolFailed { .. } => "tool_failed",
             Self::Rpc { .. } => "rpc",
             Self::Schema { .. } => "schema",
             Self::Arguments { .. } => "arguments",
@@ -235,6 +249,7 @@ impl Error {
             Self::Connection { .. }
             | Self::Timeout { .. }
             | Self::Tool { .. }
+            | Self::ToolFailed { .. }
             | Self::Rpc { .. }
             | Self::Schema { .. }
             | Self::Protocol { .. }
@@ -256,17 +271,25 @@ impl Error {
             | Self::Denied { hint, .. }
             | Self::UnknownTool { hint, .. }
             | Self::UnknownServer { hint, .. } => Some(hint.clone()),
-            Self::Auth { server, .. } => Some(format!("give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`")),
-            Self::Timeout { server, .. } => Some(format!("set a longer `timeout` for `{server}`, or pass one with the call")),
-            Self::NotConnected { server } => Some(format!("connect `{server}` first, or leave its connection lazy")),
+            Self::Auth { server, .. } => Some(format!(
+                "give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
+            )),
+            Self::Timeout { server, .. } => Some(format!(
+                "set a longer `timeout` for `{server}`, or pass one with the call"
+            )),
+            Self::NotConnected { server } => {
+                Some(format!("connect `{server}` first, or leave its connection lazy"))
+            }
             Self::Arguments { .. } => Some("correct the arguments and call again; nothing was sent".into()),
             Self::UnknownOutcome { .. } => {
                 Some("the tool may have run: check its effect before you call it again".into())
             }
-            Self::Connection { retryable: true, .. } => Some("nothing was run; the call may be made again".into()),
-            Self::Protocol { server, .. } => {
-                Some(format!("report it to the maker of `{server}`; `debug = true` shows its traffic"))
+            Self::Connection { retryable: true, .. } => {
+                Some("nothing was run; the call may be made again".into())
             }
+            Self::Protocol { server, .. } => Some(format!(
+                "report it to the maker of `{server}`; `debug = true` shows its traffic"
+            )),
             _ => None,
         }
     }

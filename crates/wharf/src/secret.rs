@@ -69,15 +69,27 @@ impl SecretUrl {
     /// The values of its query and its password, which must not be seen.
     pub fn secrets(&self) -> impl Iterator<Item = Secret> {
         let values = self.0.query_pairs().map(|(_, value)| value.into_owned());
-        values.chain(self.0.password().map(str::to_owned)).map(Secret::new)
+        values
+            .chain(self.0.password().map(str::to_owned))
+            .map(Secret::new)
     }
 }
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let port = self.0.port().map(|p| format!(":{p}")).unwrap_or_default();
-        write!(f, "{}://{}{port}{}", self.0.scheme(), self.0.host_str().unwrap_or_default(), self.0.path())?;
-        if self.0.query().is_some() { f.write_str("?***") } else { Ok(()) }
+        write!(
+            f,
+            "{}://{}{port}{}",
+            self.0.scheme(),
+            self.0.host_str().unwrap_or_default(),
+            self.0.path()
+        )?;
+        if self.0.query().is_some() {
+            f.write_str("?***")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -92,8 +104,10 @@ impl fmt::Debug for SecretUrl {
 impl Redactor {
     /// Knows these values from now on. The longest is erased first, so that a secret inside another leaves no rest.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut known: Vec<Secret> =
-            secrets.into_iter().filter(|s| s.expose().trim().len() >= SHORTEST_REDACTED).collect();
+        let mut known: Vec<Secret> = secrets
+            .into_iter()
+            .filter(|s| s.expose().trim().len() >= SHORTEST_REDACTED)
+            .collect();
         known.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
         known.dedup();
         Self(known.into())
@@ -120,15 +134,53 @@ impl fmt::Debug for Redactor {
 /// Whether a name of a variable, a header or a flag looks like it carries a credential.
 pub fn is_credential_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace('-', "_");
-    let words = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "PRIVATE_KEY", "API_KEY", "APIKEY", "ACCESS_KEY", "AUTHORIZATION"];
-    words.iter().any(|w| name.contains(w)) || name.ends_with("_KEY") || name.ends_with("_PAT") || name == "AUTH" || name.ends_with("_AUTH")
+    let words = [
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "PRIVATE_KEY",
+        "API_KEY",
+        "APIKEY",
+        "ACCESS_KEY",
+        "AUTHORIZATION",
+    ];
+    words.iter().any(|w| name.contains(w))
+        || name.ends_with("_KEY")
+        || name.ends_with("_PAT")
+        || name == "AUTH"
+        || name.ends_with("_AUTH")
 }
 
 /// Whether a value has the shape of a credential that well-known services hand out.
 pub fn is_credential_value(value: &str) -> bool {
     let prefixes = [
-        "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_", "xoxb-", "xoxp-",
-        "xoxa-", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "npm_", "pypi-", "hf_", "Bearer ", "Basic ", "-----BEGIN ",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+        "glpat-",
+        "sk-",
+        "sk_live_",
+        "rk_live_",
+        "xoxb-",
+        "xoxp-",
+        "xoxa-",
+        "xapp-",
+        "AKIA",
+        "ASIA",
+        "AIza",
+        "ya29.",
+        "npm_",
+        "pypi-",
+        "hf_",
+        "Bearer ",
+        "Basic ",
+        "-----BEGIN ",
     ];
     let long_enough = value.len() >= 16;
     long_enough && (prefixes.iter().any(|p| value.starts_with(p)) || looks_like_jwt(value))

@@ -138,9 +138,20 @@ impl ServerConfig {
     }
 
     /// A program to start.
-    pub fn stdio(name: ServerName, command: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn stdio(
+        name: ServerName,
+        command: impl Into<String>,
+        args: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        Self::new(name, Transport::Stdio(Stdio { command: command.into(), args, ..Stdio::default() }))
+        Self::new(
+            name,
+            Transport::Stdio(Stdio {
+                command: command.into(),
+                args,
+                ..Stdio::default()
+            }),
+        )
     }
 
     /// `stdio`, `http` or `sse`.
@@ -176,14 +187,20 @@ impl ServerConfig {
                 part(&stdio.command);
                 stdio.args.iter().for_each(|a| part(a));
                 part("env");
-                stdio.env.iter().for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
+                stdio
+                    .env
+                    .iter()
+                    .for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
                 part("passthrough");
                 stdio.env_passthrough.iter().for_each(|n| part(n));
                 part(&format!("{:?} {:?}", stdio.cwd, stdio.base));
             }
             Transport::Http(remote) | Transport::Sse(remote) => {
                 part(remote.url.expose().as_str());
-                remote.headers.iter().for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
+                remote
+                    .headers
+                    .iter()
+                    .for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
             }
         }
         hash.finalize().into()

@@ -77,7 +77,10 @@ pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malfor
     if first_visible(&frame) == Some(b'[') {
         return match split_batch(&frame, max_depth) {
             Ok(parts) => parts.into_iter().map(|part| parse_one(part, max_depth)).collect(),
-            Err(e) => vec![Err(Malformed { id: None, reason: format!("a batch that is not JSON: {e}") })],
+            Err(e) => vec![Err(Malformed {
+                id: None,
+                reason: format!("a batch that is not JSON: {e}"),
+            })],
         };
     }
     vec![parse_one(frame, max_depth)]
@@ -85,14 +88,20 @@ pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malfor
 
 fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError> {
     let whole = Json::parse(frame.clone(), max_depth)?;
-    let parts: Vec<Json> = whole.to().map_err(|_| JsonError::Syntax { what: "not a batch", at: 0 })?;
+    let parts: Vec<Json> = whole.to().map_err(|_| JsonError::Syntax {
+        what: "not a batch",
+        at: 0,
+    })?;
     Ok(parts.into_iter().map(|p| p.bytes().clone()).collect())
 }
 
 fn parse_one(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
     match Parts::read(&frame, max_depth) {
         Ok(parts) => parts.into_message(&frame),
-        Err(e) => Err(Malformed { id: guess_id(&frame, &frame), reason: format!("not acceptable JSON: {e}") }),
+        Err(e) => Err(Malformed {
+            id: guess_id(&frame, &frame),
+            reason: format!("not acceptable JSON: {e}"),
+        }),
     }
 }
 
@@ -112,25 +121,29 @@ impl Parts {
         let text = std::str::from_utf8(frame).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
         let mut parts = Self::default();
         let mut twice = None;
-        Scanner::new(text, max_depth).members(|key, value| {
-            let at = key.start;
-            let name = unquote(&text[key]);
-            let place = match &*name {
-                "jsonrpc" => &mut parts.version,
-                "id" => &mut parts.id,
-                "method" => &mut parts.method,
-                "params" => &mut parts.params,
-                "result" => &mut parts.result,
-                "error" => &mut parts.error,
-                _ => return Ok(()),
-            };
-            if place.replace(value).is_some() {
-                twice = Some(name.into_owned());
-                return Err(Bad { what: "a key stands twice", at });
-            }
-            Ok(())
-        })
-        .map_err(|bad| twice.map_or_else(|| bad.into(), JsonError::DuplicateKey))?;
+        Scanner::new(text, max_depth)
+            .members(|key, value| {
+                let at = key.start;
+                let name = unquote(&text[key]);
+                let place = match &*name {
+                    "jsonrpc" => &mut parts.version,
+                    "id" => &mut parts.id,
+                    "method" => &mut parts.method,
+                    "params" => &mut parts.params,
+                    "result" => &mut parts.result,
+                    "error" => &mut parts.error,
+                    _ => return Ok(()),
+                };
+                if place.replace(value).is_some() {
+                    twice = Some(name.into_owned());
+                    return Err(Bad {
+                        what: "a key stands twice",
+                        at,
+                    });
+                }
+                Ok(())
+            })
+            .map_err(|bad| twice.map_or_else(|| bad.into(), JsonError::DuplicateKey))?;
         Ok(parts)
     }
 
@@ -138,7 +151,10 @@ impl Parts {
         let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
         let id = part(&self.id);
         let reply_id = reply_id(id.as_ref());
-        let malformed = |reason: &str| Malformed { id: reply_id.number(), reason: reason.to_owned() };
+        let malformed = |reason: &str| Malformed {
+            id: reply_id.number(),
+            reason: reason.to_owned(),
+        };
 
         if part(&self.version).is_none_or(|v| v.as_str() != "\"2.0\"") {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
@@ -165,7 +181,10 @@ impl Parts {
             (Some(result), None) => Ok(result),
             (None, Some(error)) => Err(read_error(&error).map_err(|reason| malformed(&reason))?),
         };
-        Ok(Message::Response { id: reply_id, outcome })
+        Ok(Message::Response {
+            id: reply_id,
+            outcome,
+        })
     }
 }
 
@@ -190,15 +209,24 @@ fn reply_id(id: Option<&Json>) -> ReplyId {
     if let Some(number) = whole_number(text) {
         return ReplyId::Number(number);
     }
-    let respelt = text.trim_matches('"').split_once('.').map_or(text.trim_matches('"'), |(whole, rest)| {
-        if rest.bytes().all(|b| b == b'0') { whole } else { text }
-    });
+    let respelt = text
+        .trim_matches('"')
+        .split_once('.')
+        .map_or(text.trim_matches('"'), |(whole, rest)| {
+            if rest.bytes().all(|b| b == b'0') {
+                whole
+            } else {
+                text
+            }
+        });
     whole_number(respelt).map_or(ReplyId::Unknown, ReplyId::Respelt)
 }
 
 /// Digits only: `+7`, `07` and `7e0` are not spellings of ours.
 fn whole_number(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let plain = !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_digit())
+        && (text == "0" || !text.starts_with('0'));
     plain.then(|| text.parse().ok()).flatten()
 }
 
@@ -209,8 +237,14 @@ fn read_error(error: &Json) -> Result<RpcError, String> {
         message: String,
         data: Option<Json>,
     }
-    let shape: Shape = error.to().map_err(|e| format!("its error is not a JSON-RPC error ({e})"))?;
-    Ok(RpcError { code: shape.code, message: Foreign::new(shape.message), data: shape.data })
+    let shape: Shape = error
+        .to()
+        .map_err(|e| format!("its error is not a JSON-RPC error ({e})"))?;
+    Ok(RpcError {
+        code: shape.code,
+        message: Foreign::new(shape.message),
+        data: shape.data,
+    })
 }
 
 // === impl RpcError ===
@@ -218,7 +252,11 @@ fn read_error(error: &Json) -> Result<RpcError, String> {
 impl RpcError {
     /// An error of our own making, to answer a request with.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: Foreign::new(message.into()), data: None }
+        Self {
+            code,
+            message: Foreign::new(message.into()),
+            data: None,
+        }
     }
 }
 
@@ -277,13 +315,21 @@ fn guess_in_head(head: &[u8]) -> Option<u64> {
 fn guess_in_tail(tail: &[u8]) -> Option<u64> {
     let at = memchr::memmem::rfind(tail, b"\"id\"")?;
     let after = &tail[at + 4..];
-    let closes = after.iter().filter(|b| !b.is_ascii_whitespace()).skip_while(|b| **b != b'}').eq(b"}");
+    let closes = after
+        .iter()
+        .filter(|b| !b.is_ascii_whitespace())
+        .skip_while(|b| **b != b'}')
+        .eq(b"}");
     closes.then(|| number_after_colon(after)).flatten()
 }
 
 fn number_after_colon(after: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(&after[..after.len().min(32)]).ok()?;
-    let value = text.trim_start().strip_prefix(':')?.trim_start().trim_start_matches('"');
+    let value = text
+        .trim_start()
+        .strip_prefix(':')?
+        .trim_start()
+        .trim_start_matches('"');
     let digits = value.find(|c: char| !c.is_ascii_digit())?;
     whole_number(&value[..digits])
 }

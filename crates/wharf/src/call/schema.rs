@@ -1,0 +1,190 @@
+//! Arguments are checked before anything is sent.
+//!
+//! In: a tool's schema and the arguments, both as their senders wrote them. Out: nothing, or what is wrong in words that
+//! a model can act on. Schemas come from servers: they are measured before they are built, never lead to the network
+//! or a file, and what may take long runs aside, with a deadline.
+
+mod build;
+mod cache;
+mod graph;
+mod index;
+mod measure;
+mod words;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use self::build::Compiled;
+use self::cache::Cache;
+use crate::error::Error;
+use crate::names::{ServerName, ToolName};
+use crate::wire::Json;
+
+/// The bounds on a schema.
+pub mod limits {
+    pub use super::graph::{CHAIN_MAX, WORK_MAX};
+    pub use super::measure::{BYTES_MAX, DEPTH_MAX, NODES_MAX, PATTERN_LEN_MAX, PATTERNS_MAX};
+}
+
+/// Compiled schemas, kept for the next call. One for the whole host; cheap to share behind an `Arc`.
+#[derive(Debug)]
+pub struct Validators {
+    cache: Cache,
+    /// A thread cannot be stopped: past its deadline it goes on, so there are never more than a few of them.
+    aside: Arc<Semaphore>,
+    deadline: Duration,
+}
+
+/// Why arguments were not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The schema cannot be used, so no arguments can be accepted.
+    Schema {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The arguments are wrong.
+    Arguments {
+        /// One sentence for each problem, the last one perhaps `and 3 more`.
+        problems: Vec<String>,
+    },
+}
+
+/// Threads that build or validate aside at one time.
+const ASIDE: usize = 2;
+/// How long a check may take, waiting for its turn included.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// The stack of a thread aside: enough for the deepest arguments under the deepest accepted schema. Only what is used
+/// of it costs memory.
+const STACK: usize = 128 * 1024 * 1024;
+/// Arguments larger than this are read and checked aside.
+const INLINE_BYTES: usize = 64 * 1024;
+/// The deepest nesting of arguments, as for every message.
+const ARGUMENTS_DEPTH: usize = 127;
+
+// === impl Validators ===
+
+impl Default for Validators {
+    fn default() -> Self {
+        Self {
+            cache: Cache::default(),
+            aside: Arc::new(Semaphore::new(ASIDE)),
+            deadline: DEADLINE,
+        }
+    }
+}
+
+impl Validators {
+    /// Checks arguments against a schema. The bytes that were checked are the bytes to send.
+    ///
+    /// A schema that is known, with arguments of ordinary size, is checked on the spot. Dropping the future loses
+    /// nothing but the answer.
+    pub async fn check(&self, schema: &Json, arguments: &Json) -> Result<(), Misfit> {
+        let compiled = self.compiled(schema).await?;
+        if arguments.bytes().len() <= INLINE_BYTES {
+            let value = read(arguments)?;
+            if compiled.is_light(&value, arguments.bytes().len()) {
+                return compiled.judge(&value, arguments.bytes().len());
+            }
+        }
+        let arguments = arguments.clone();
+        self.run_aside(move || compiled.judge(&read(&arguments)?, arguments.bytes().len()))
+            .await?
+    }
+
+    /// Whether a schema can be used at all, so that a tool can be refused before it is called.
+    pub async fn usable(&self, schema: &Json) -> Result<(), Misfit> {
+        self.compiled(schema).await.map(drop)
+    }
+
+    async fn compiled(&self, schema: &Json) -> Result<Arc<Compiled>, Misfit> {
+        let verdict = match self.cache.get(schema) {
+            Some(verdict) => verdict,
+            None => {
+                let text = schema.clone();
+                let verdict = self
+                    .run_aside(move || build::compile(&text).map(Arc::new).map_err(Arc::from))
+                    .await?;
+                self.cache.put(schema, &verdict);
+                verdict
+            }
+        };
+        verdict.map_err(|reason: Arc<str>| Misfit::Schema {
+            reason: reason.to_string(),
+        })
+    }
+
+    /// Runs what may take long on a thread of its own with a deep stack. The thread is started and joined from the
+    /// blocking pool, so that a paused clock waits for it.
+    async fn run_aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Misfit> {
+        let unusable = |reason: &str| Misfit::Schema {
+            reason: reason.to_owned(),
+        };
+        let aside = Arc::clone(&self.aside);
+        let finished = tokio::time::timeout(self.deadline, async move {
+            let turn = aside.acquire_owned().await.ok()?;
+            let joined = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                let thread = std::thread::Builder::new()
+                    .name("wharf-schema".into())
+                    .stack_size(STACK)
+                    .spawn(work);
+                thread.ok()?.join().ok()
+            });
+            joined.await.ok().flatten()
+        });
+        match finished.await {
+            Ok(Some(done)) => Ok(done),
+            Ok(None) => Err(unusable("checking it failed inside Wharf")),
+            Err(_) => Err(unusable("checking it took too long; it is too complex")),
+        }
+    }
+}
+
+// === impl Misfit ===
+
+impl Misfit {
+    /// The error for a call of that tool.
+    pub fn into_error(self, server: ServerName, tool: ToolName) -> Error {
+        match self {
+            Self::Schema { reason } => Error::Schema { server, tool, reason },
+            Self::Arguments { problems } => Error::Arguments {
+                server,
+                tool,
+                problems,
+            },
+        }
+    }
+
+    fn arguments(problem: impl Into<String>) -> Self {
+        Self::Arguments {
+            problems: vec![problem.into()],
+        }
+    }
+}
+
+/// Reads arguments: an object, not too deep, no key twice in any object.
+fn read(arguments: &Json) -> Result<Value, Misfit> {
+    if !arguments.is_object() {
+        let got = words::short(arguments.as_str());
+        return Err(Misfit::arguments(format!(
+            "the arguments must be an object, got {got}"
+        )));
+    }
+    let strict = Json::parse_strict(arguments.bytes().clone(), ARGUMENTS_DEPTH);
+    let strict = strict.map_err(|e| {
+        Misfit::arguments(format!(
+            "the arguments cannot be read: {}",
+            words::short(&e.to_string())
+        ))
+    })?;
+    strict
+        .to()
+        .map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
+}

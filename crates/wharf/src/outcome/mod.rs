@@ -1,0 +1,182 @@
+//! What a call came to.
+//!
+//! In: the raw result of a server, or the error that ended the call. Out: an [`Outcome`] that says whether it went well
+//! and why not, with everything the server sent still in it. The content is read when it is asked for: the way of a
+//! call only looks whether the result is a result. Size caps and stored results come with the store.
+
+mod text;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result, StderrTail};
+use crate::mcp::Content;
+use crate::names::{ServerName, ToolName};
+use crate::wire::Json;
+
+/// What a call came to: a value in every case, or a typed error by [`Outcome::into_result`].
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The server.
+    pub server: ServerName,
+    /// The tool, by its original name.
+    pub tool: ToolName,
+    /// How long it took.
+    pub took: Duration,
+    /// Whether the tool ran and says it succeeded.
+    pub success: bool,
+    /// Why not, in words, escaped. `None` when it succeeded.
+    pub reason: Option<String>,
+    /// What ended the call, where it was not the tool's own answer.
+    pub error: Option<Error>,
+    /// The result as the server wrote it; `null` where there is none.
+    pub raw: Json,
+}
+
+/// The longest reason that is made of a result's text.
+const REASON_MAX: usize = 2000;
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Takes a server's answer to `tools/call`. An answer that is no result becomes an outcome with a protocol error.
+    pub fn from_result(server: ServerName, tool: ToolName, raw: Json) -> Self {
+        match check(&raw) {
+            Err(reason) => {
+                let error = Error::Protocol {
+                    server: server.clone(),
+                    reason,
+                    stderr: StderrTail::default(),
+                };
+                Self {
+                    raw,
+                    ..Self::from_error(server, tool, error)
+                }
+            }
+            Ok(is_error) => {
+                let mut outcome = Self {
+                    server,
+                    tool,
+                    took: Duration::ZERO,
+                    success: !is_error,
+                    reason: None,
+                    error: None,
+                    raw,
+                };
+                if is_error {
+                    outcome.reason = Some(outcome.failure());
+                }
+                outcome
+            }
+        }
+    }
+
+    /// Takes the error that ended a call, or kept it from being sent.
+    pub fn from_error(server: ServerName, tool: ToolName, error: Error) -> Self {
+        let reason = Some(error.to_string());
+        let raw = Json::of(&());
+        Self {
+            server,
+            tool,
+            took: Duration::ZERO,
+            success: false,
+            reason,
+            error: Some(error),
+            raw,
+        }
+    }
+
+    /// The same, with how long it took.
+    #[must_use]
+    pub fn after(self, took: Duration) -> Self {
+        Self { took, ..self }
+    }
+
+    /// Whether the tool ran and says that it failed (`isError`).
+    pub fn is_error(&self) -> bool {
+        !self.success && self.error.is_none()
+    }
+
+    /// The blocks of the result, every kind, in order. What has no known kind is kept whole. Reads them anew each time.
+    pub fn content(&self) -> Vec<Content> {
+        #[derive(Deserialize)]
+        struct Blocks(Vec<Json>);
+        let blocks = self
+            .raw
+            .member("content")
+            .and_then(|content| content.to::<Blocks>().ok());
+        blocks.map_or_else(Vec::new, |Blocks(blocks)| {
+            blocks.into_iter().map(Content::read).collect()
+        })
+    }
+
+    /// The structured result, if there is one.
+    pub fn structured(&self) -> Option<Json> {
+        self.raw.member("structuredContent").filter(|s| !s.is_null())
+    }
+
+    /// The result as a text: text blocks as they are, a line in brackets for anything else. The structured result stands
+    /// in where there is no text. For a call that failed on the way, the reason.
+    ///
+    /// The text is the server's. To show it to a person, print it through [`crate::text::EscapedLines`].
+    pub fn to_text(&self) -> String {
+        match &self.error {
+            Some(_) => self.reason.clone().unwrap_or_default(),
+            None => text::of(&self.content(), self.structured()),
+        }
+    }
+
+    /// For callers that want a typed error: what failed on the way as it was, a tool's own failure as
+    /// [`Error::ToolFailed`].
+    pub fn into_result(self) -> Result<Self> {
+        match self.error {
+            Some(error) => Err(error),
+            None if self.success => Ok(self),
+            None => {
+                let message = self.reason.unwrap_or_default();
+                Err(Error::ToolFailed {
+                    server: self.server,
+                    tool: self.tool,
+                    message,
+                })
+            }
+        }
+    }
+
+    /// The words of a result with `isError`, escaped and cut.
+    fn failure(&self) -> String {
+        let said = self.to_text();
+        let said = said.trim();
+        if said.is_empty() {
+            return "the tool reported an error and gave no reason".into();
+        }
+        let cut: String = said.chars().take(REASON_MAX).collect();
+        let more = if cut.len() < said.len() { "…" } else { "" };
+        format!("{}{more}", crate::text::EscapedLines(&cut))
+    }
+}
+
+/// Whether the raw answer is a result, and what its `isError` says. Looks at the outermost members only.
+fn check(raw: &Json) -> Result<bool, String> {
+    if !raw.is_object() {
+        return Err("the result of `tools/call` is not an object".into());
+    }
+    let [kind, content, is_error] = raw.pick(["resultType", "content", "isError"]);
+    if let Some(kind) = kind.filter(|k| k.as_str() != "\"complete\"") {
+        let kind: String = kind.as_str().chars().take(80).collect();
+        let shown = crate::text::Escaped(&kind);
+        return Err(format!(
+            "the result of `tools/call` has the unknown `resultType` {shown}"
+        ));
+    }
+    // A result without `content` is against the protocol, but the tool ran: it is taken as an empty one.
+    if content.is_some_and(|c| !c.as_str().starts_with('[')) {
+        return Err("the `content` of the result is not a list".into());
+    }
+    match is_error.as_ref().map(Json::as_str) {
+        None | Some("false" | "null") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err("the `isError` of the result is neither true nor false".into()),
+    }
+}

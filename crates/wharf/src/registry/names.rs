@@ -1,0 +1,170 @@
+//! The names that models see: valid for every provider, and no two alike.
+//!
+//! In: (server, tool) pairs. Out: one public name each, the same whatever the order, or none where no name can be given.
+//! Names are looked up, never parsed: what a name looks like says nothing about where a call goes.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use crate::config::ServerConfig;
+use crate::names::ToolName;
+
+/// The longest public name by default: the most that every provider takes.
+pub const NAME_MAX: usize = 64;
+/// The longest public name for callers that take more.
+pub const NAME_MAX_WIDE: usize = 128;
+/// Names that start so belong to Wharf's own tools. A server's tool never gets one.
+pub const RESERVED_PREFIX: &str = "wharf_";
+
+/// How public names are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Naming {
+    /// `{prefix}_{tool}`, with the server's `tool_prefix` or its name: `github_create_issue`.
+    #[default]
+    Prefixed,
+    /// `mcp_{server}_{tool}`, in lower case with everything but letters and digits as `_`: `mcp_github_api_list_repos`.
+    Mcp,
+    /// The tool's own name.
+    Bare,
+}
+
+/// How public names are made, and how long they may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameRules {
+    /// How they are made.
+    pub naming: Naming,
+    /// The longest name: [`NAME_MAX`] or [`NAME_MAX_WIDE`].
+    pub max_len: usize,
+}
+
+/// One tool that wants a name.
+pub(super) struct Claimant<'a> {
+    pub(super) config: &'a ServerConfig,
+    pub(super) tool: &'a ToolName,
+}
+
+/// The plain name, then two with a suffix of the identity: 40 bits for every day, 128 for whoever provokes more.
+const SUFFIX_DIGITS: [usize; 3] = [0, 10, 32];
+
+// === impl NameRules ===
+
+impl Default for NameRules {
+    fn default() -> Self {
+        Self {
+            naming: Naming::default(),
+            max_len: NAME_MAX,
+        }
+    }
+}
+
+impl NameRules {
+    /// Gives each claimant its name, or `None` where it would still be like another's.
+    ///
+    /// Every claimant starts with its plain name. A name that two ever claim belongs to neither: both go on to a longer
+    /// suffix. Claims are never given back, so the result does not depend on the order, and a new neighbour can take a
+    /// name away from a tool but never bear it itself.
+    pub(super) fn assign(&self, claimants: &[Claimant<'_>]) -> Vec<Option<String>> {
+        let mut level = vec![0; claimants.len()];
+        let mut names: Vec<Option<String>> = vec![None; claimants.len()];
+        // Who claimed a name, in lower case: one claimant, or `None` for several.
+        let mut claims: HashMap<String, Option<usize>> = HashMap::new();
+        // Everyone who has to make a claim at its level.
+        let mut waiting: Vec<usize> = (0..claimants.len()).collect();
+        while let Some(i) = waiting.pop() {
+            let name = self.name(&claimants[i], level[i]);
+            let mut losers = vec![i];
+            if let Some(name) = name {
+                match claims.entry(name.to_ascii_lowercase()) {
+                    Entry::Vacant(free) => {
+                        free.insert(Some(i));
+                        names[i] = Some(name);
+                        losers.clear();
+                    }
+                    Entry::Occupied(mut taken) => losers.extend(taken.insert(None)),
+                }
+            }
+            for loser in losers {
+                names[loser] = None;
+                level[loser] += 1;
+                if level[loser] < SUFFIX_DIGITS.len() {
+                    waiting.push(loser);
+                }
+            }
+        }
+        names
+    }
+
+    /// The name at a level; `None` where the plain name is too long or says nothing.
+    fn name(&self, claimant: &Claimant<'_>, level: usize) -> Option<String> {
+        let (mut name, says_something) = self.plain(claimant);
+        let digits = SUFFIX_DIGITS[level];
+        if digits == 0 {
+            return (says_something && name.len() <= self.max_len).then_some(name);
+        }
+        // Plain names are ASCII, so any cut is between characters.
+        name.truncate(self.max_len.saturating_sub(digits + 1));
+        name.push('_');
+        let identity = Sha256::new()
+            .chain_update(claimant.config.name.as_str())
+            .chain_update([0])
+            .chain_update(claimant.tool.as_str())
+            .finalize();
+        for byte in &identity[..digits / 2] {
+            let _ = write!(name, "{byte:02x}");
+        }
+        Some(name)
+    }
+
+    /// The name before any suffix, and whether anything of the tool's own name is left in it.
+    fn plain(&self, claimant: &Claimant<'_>) -> (String, bool) {
+        let (server, tool) = (claimant.config.name.as_str(), claimant.tool.as_str());
+        let joined = |prefix: &str, tool: &str| match prefix {
+            "" => tool.to_owned(),
+            prefix => format!("{prefix}_{tool}"),
+        };
+        let (name, own) = match self.naming {
+            Naming::Prefixed => {
+                let prefix = claimant.config.tool_prefix.as_deref().unwrap_or(server);
+                let own = allowed(tool);
+                (joined(&allowed(prefix), &own), own)
+            }
+            Naming::Mcp => {
+                let own = lowered(tool);
+                (joined(&joined("mcp", &lowered(server)), &own), own)
+            }
+            Naming::Bare => (allowed(tool), allowed(tool)),
+        };
+        (name, own.bytes().any(|b| b.is_ascii_alphanumeric()))
+    }
+}
+
+/// `[A-Za-z0-9_-]` stay; each run of others becomes one `_`.
+fn allowed(text: &str) -> String {
+    replace_runs(text, |c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+/// Lower case; each run of anything but letters and digits becomes one `_`, and none stands at the ends.
+fn lowered(text: &str) -> String {
+    replace_runs(text, |c| c.is_ascii_alphanumeric())
+        .to_ascii_lowercase()
+        .trim_matches('_')
+        .to_owned()
+}
+
+fn replace_runs(text: &str, keep: impl Fn(char) -> bool) -> String {
+    let mut name = String::with_capacity(text.len());
+    let mut in_run = false;
+    for c in text.chars() {
+        if keep(c) {
+            name.push(c);
+        } else if !in_run {
+            name.push('_');
+        }
+        in_run = !keep(c);
+    }
+    name
+}
