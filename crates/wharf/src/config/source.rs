@@ -150,10 +150,8 @@ impl Source {
     /// Remembers what must be masked in a tree.
     fn hide(&mut self, node: &Node, secret: bool) {
         match &node.value {
-            Value::Text(text) => {
-                if secret || is_credential_value(text) || args::carries_credential(text) {
-                    self.hide_text(&node.span);
-                }
+            Value::Text(text) if secret || is_credential_value(text) || args::carries_credential(text) => {
+                self.hide_text(&node.span);
             }
             Value::Number(..) if secret => self.hidden.push(node.span.clone()),
             Value::List(items) => {
