@@ -1,1 +1,5 @@
-fn main(){}
+//! Promises, proved at the boundary of the library.
+
+mod policy_env;
+mod policy_launch;
+mod policy_remote;
