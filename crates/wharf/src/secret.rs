@@ -69,27 +69,15 @@ impl SecretUrl {
     /// The values of its query and its password, which must not be seen.
     pub fn secrets(&self) -> impl Iterator<Item = Secret> {
         let values = self.0.query_pairs().map(|(_, value)| value.into_owned());
-        values
-            .chain(self.0.password().map(str::to_owned))
-            .map(Secret::new)
+        values.chain(self.0.password().map(str::to_owned)).map(Secret::new)
     }
 }
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let port = self.0.port().map(|p| format!(":{p}")).unwrap_or_default();
-        write!(
-            f,
-            "{}://{}{port}{}",
-            self.0.scheme(),
-            self.0.host_str().unwrap_or_default(),
-            self.0.path()
-        )?;
-        if self.0.query().is_some() {
-            f.write_str("?***")
-        } else {
-            Ok(())
-        }
+        write!(f, "{}://{}{port}{}", self.0.scheme(), self.0.host_str().unwrap_or_default(), self.0.path())?;
+        if self.0.query().is_some() { f.write_str("?***") } else { Ok(()) }
     }
 }
 
@@ -104,10 +92,8 @@ impl fmt::Debug for SecretUrl {
 impl Redactor {
     /// Knows these values from now on. The longest is erased first, so that a secret inside another leaves no rest.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut known: Vec<Secret> = secrets
-            .into_iter()
-            .filter(|s| s.expose().trim().len() >= SHORTEST_REDACTED)
-            .collect();
+        let mut known: Vec<Secret> =
+            secrets.into_iter().filter(|s| s.expose().trim().len() >= SHORTEST_REDACTED).collect();
         known.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
         known.dedup();
         Self(known.into())
