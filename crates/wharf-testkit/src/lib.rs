@@ -2,11 +2,7 @@
 //!
 //! In: a script. Out: a process or a loopback listener that behaves as the script says. It knows nothing of `wharf`,
 //! so that a mistake there cannot hide behind the same mistake here.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "only tests use this crate; it may fail loudly"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "only tests use this crate; it may fail loudly")]
 #![allow(
     clippy::disallowed_methods,
     reason = "the rules on processes, sockets and the environment bind the product"
@@ -32,16 +28,8 @@ pub fn puppet_path() -> PathBuf {
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");
     let deps = test.parent().expect("a test lies in a folder");
-    let profile = if deps.ends_with("deps") {
-        deps.parent().unwrap_or(deps)
-    } else {
-        deps
-    };
-    let candidates = [
-        format!("examples/{name}"),
-        format!("examples/{name}-cli"),
-        name.to_owned(),
-    ];
+    let profile = if deps.ends_with("deps") { deps.parent().unwrap_or(deps) } else { deps };
+    let candidates = [format!("examples/{name}"), format!("examples/{name}-cli"), name.to_owned()];
     let newest = candidates
         .iter()
         .map(|c| profile.join(c))

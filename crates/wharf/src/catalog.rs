@@ -60,20 +60,28 @@ impl Catalog {
             let page = match connection.request(Request::new(method::TOOLS_LIST, params, left)).await {
                 Ok(page) => page,
                 // A server that has no tools may not know the question.
-                Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND && cursor.is_none() => break,
+                Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND && cursor.is_none() => {
+                    break;
+                }
                 Err(error) => return Err(error),
             };
             cursor = catalog.page(&page).map_err(|reason| broken(connection, reason))?;
             let Some(next) = &cursor else { return Ok(catalog.finish(server)) };
             if !seen.insert(next.clone()) {
-                return Err(broken(connection, "its list of tools goes round in circles: a cursor came twice".into()));
+                return Err(broken(
+                    connection,
+                    "its list of tools goes round in circles: a cursor came twice".into(),
+                ));
             }
             if catalog.names.len() > MAX_TOOLS {
                 break;
             }
         }
         if cursor.is_some() {
-            return Err(broken(connection, format!("its list of tools does not end ({} so far)", catalog.names.len())));
+            return Err(broken(
+                connection,
+                format!("its list of tools does not end ({} so far)", catalog.names.len()),
+            ));
         }
         Ok(catalog.finish(server))
     }

@@ -204,10 +204,7 @@ pub struct StderrTail(pub Vec<Foreign>);
 impl Error {
     /// A configuration error with no hint.
     pub fn config(message: impl Into<String>) -> Self {
-        Self::Config {
-            message: message.into(),
-            hint: None,
-        }
+        Self::Config { message: message.into(), hint: None }
     }
 
     /// A short, stable word for the kind of error, for programs that read `--json`.
@@ -274,9 +271,9 @@ impl Error {
             Self::Auth { server, .. } => Some(format!(
                 "give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
             )),
-            Self::Timeout { server, .. } => Some(format!(
-                "set a longer `timeout` for `{server}`, or pass one with the call"
-            )),
+            Self::Timeout { server, .. } => {
+                Some(format!("set a longer `timeout` for `{server}`, or pass one with the call"))
+            }
             Self::NotConnected { server } => {
                 Some(format!("connect `{server}` first, or leave its connection lazy"))
             }
@@ -287,9 +284,9 @@ impl Error {
             Self::Connection { retryable: true, .. } => {
                 Some("nothing was run; the call may be made again".into())
             }
-            Self::Protocol { server, .. } => Some(format!(
-                "report it to the maker of `{server}`; `debug = true` shows its traffic"
-            )),
+            Self::Protocol { server, .. } => {
+                Some(format!("report it to the maker of `{server}`; `debug = true` shows its traffic"))
+            }
             _ => None,
         }
     }

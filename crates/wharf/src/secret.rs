@@ -108,10 +108,8 @@ impl fmt::Debug for SecretUrl {
 impl Redactor {
     /// Knows these values from now on. The longest is erased first, so that a secret inside another leaves no rest.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut known: Vec<Secret> = secrets
-            .into_iter()
-            .filter(|s| s.expose().trim().len() >= SHORTEST_REDACTED)
-            .collect();
+        let mut known: Vec<Secret> =
+            secrets.into_iter().filter(|s| s.expose().trim().len() >= SHORTEST_REDACTED).collect();
         known.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
         known.dedup();
         Self(known.into())

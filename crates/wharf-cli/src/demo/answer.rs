@@ -75,22 +75,13 @@ impl Asked {
 
     /// Where its progress goes, if it wants any.
     pub(super) fn progress(&self, frames: &Frames) -> Option<Progress> {
-        let token = self
-            .meta(meta::PROGRESS_TOKEN)
-            .filter(|t| t.is_string() || t.is_number())?;
-        Some(Progress {
-            token: Json::of(token),
-            frames: frames.clone(),
-        })
+        let token = self.meta(meta::PROGRESS_TOKEN).filter(|t| t.is_string() || t.is_number())?;
+        Some(Progress { token: Json::of(token), frames: frames.clone() })
     }
 
     /// Answers in the era of the request.
     pub(super) async fn answer(&self, progress: Option<Progress>) -> Result<Json, RpcError> {
-        let result = if self.is_modern() {
-            self.modern(progress).await
-        } else {
-            self.legacy(progress).await
-        };
+        let result = if self.is_modern() { self.modern(progress).await } else { self.legacy(progress).await };
         result.map(Json::from)
     }
 
@@ -135,16 +126,8 @@ impl Asked {
         if !self.meta(meta::CLIENT_CAPABILITIES).is_some_and(Value::is_object) {
             return Err(lacks(meta::CLIENT_CAPABILITIES));
         }
-        const LEVELS: [&str; 8] = [
-            "debug",
-            "info",
-            "notice",
-            "warning",
-            "error",
-            "critical",
-            "alert",
-            "emergency",
-        ];
+        const LEVELS: [&str; 8] =
+            ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         match self.meta(meta::LOG_LEVEL) {
             Some(level) if !level.as_str().is_some_and(|l| LEVELS.contains(&l)) => {
                 Err(RpcError::new(code::INVALID_PARAMS, "unknown log level"))
@@ -155,10 +138,7 @@ impl Asked {
 
     fn initialize(&self) -> Result<Value, RpcError> {
         let Some(asked) = self.params["protocolVersion"].as_str() else {
-            return Err(RpcError::new(
-                code::INVALID_PARAMS,
-                "`protocolVersion` is missing",
-            ));
+            return Err(RpcError::new(code::INVALID_PARAMS, "`protocolVersion` is missing"));
         };
         let known = Revision::parse(asked).filter(|r| *r <= Revision::NEWEST_LEGACY);
         Ok(json!({
@@ -184,10 +164,7 @@ impl Asked {
         let arguments = self.params.get("arguments").cloned().unwrap_or_else(|| json!({}));
         match tools::call(name, arguments, progress).await {
             Some(result) => Ok(result),
-            None => Err(RpcError::new(
-                code::INVALID_PARAMS,
-                format!("unknown tool: {name}"),
-            )),
+            None => Err(RpcError::new(code::INVALID_PARAMS, format!("unknown tool: {name}"))),
         }
     }
 }
@@ -198,10 +175,7 @@ impl Progress {
     /// Tells how far the call is.
     pub(super) async fn report(&self, done: u64, total: u64) {
         let mut params = Members::new();
-        params
-            .json("progressToken", &self.token)
-            .number("progress", done)
-            .number("total", total);
+        params.json("progressToken", &self.token).number("progress", done).number("total", total);
         // A client that is gone needs no progress.
         let _ = self.frames.send(notification(method::PROGRESS, &params)).await;
     }

@@ -26,11 +26,7 @@ pub(super) struct Running(HashMap<String, AbortHandle>);
 
 impl Conversation {
     pub(super) fn new(frames: Frames) -> Self {
-        Self {
-            frames,
-            running: Running::default(),
-            batches: false,
-        }
+        Self { frames, running: Running::default(), batches: false }
     }
 
     /// Whether the client is gone.
@@ -44,9 +40,7 @@ impl Conversation {
             return self.refuse(code::PARSE, "the message is not JSON").await;
         }
         if frame.trim_ascii_start().first() == Some(&b'[') && !self.batches {
-            return self
-                .refuse(code::INVALID_REQUEST, "this revision has no batches")
-                .await;
+            return self.refuse(code::INVALID_REQUEST, "this revision has no batches").await;
         }
         for message in parse_frame(frame, depth) {
             match message {
@@ -59,10 +53,7 @@ impl Conversation {
     /// Answers something that cannot be understood.
     pub(super) async fn refuse(&self, code: i64, reason: &str) {
         let null = Json::of(&());
-        let _ = self
-            .frames
-            .send(response_error(&null, &RpcError::new(code, reason)))
-            .await;
+        let _ = self.frames.send(response_error(&null, &RpcError::new(code, reason))).await;
     }
 
     async fn take(&mut self, message: Message) {
@@ -74,8 +65,7 @@ impl Conversation {
                     self.batches = asked.revision().is_some_and(Revision::has_batches);
                 }
                 if asked.takes_long() {
-                    self.running
-                        .start(asked.id.clone(), async move { answer(&asked, &frames).await });
+                    self.running.start(asked.id.clone(), async move { answer(&asked, &frames).await });
                 } else {
                     answer(&asked, &frames).await;
                 }
@@ -95,8 +85,7 @@ impl Running {
     /// Runs a call beside the others.
     pub(super) fn start(&mut self, id: Json, call: impl Future<Output = ()> + Send + 'static) {
         self.0.retain(|_, call| !call.is_finished());
-        self.0
-            .insert(id.as_str().to_owned(), tokio::spawn(call).abort_handle());
+        self.0.insert(id.as_str().to_owned(), tokio::spawn(call).abort_handle());
     }
 
     /// Ends the call that a `notifications/cancelled` names.

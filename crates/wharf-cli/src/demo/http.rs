@@ -95,37 +95,25 @@ async fn route(request: Request<Incoming>, legacy: &Legacy) -> Reply {
 
 async fn post(headers: &HeaderMap, body: Bytes, legacy: &Legacy) -> Reply {
     if !accepts_both(headers) {
-        return plain(
-            StatusCode::NOT_ACCEPTABLE,
-            "accept both application/json and text/event-stream",
-        );
+        return plain(StatusCode::NOT_ACCEPTABLE, "accept both application/json and text/event-stream");
     }
     let depth = Limits::default().depth;
     if let Err(e) = Json::parse(body.clone(), depth) {
-        return refuse(
-            StatusCode::BAD_REQUEST,
-            &RpcError::new(code::PARSE, e.to_string()),
-        );
+        return refuse(StatusCode::BAD_REQUEST, &RpcError::new(code::PARSE, e.to_string()));
     }
     let is_batch = body.trim_ascii_start().first() == Some(&b'[');
     let messages: Result<Vec<Message>, _> = parse_frame(body, depth).into_iter().collect();
     let mut messages = match messages {
         Ok(messages) => messages,
         Err(bad) => {
-            return refuse(
-                StatusCode::BAD_REQUEST,
-                &RpcError::new(code::INVALID_REQUEST, bad.reason),
-            );
+            return refuse(StatusCode::BAD_REQUEST, &RpcError::new(code::INVALID_REQUEST, bad.reason));
         }
     };
     if is_batch {
         return legacy.batch(headers, messages).await;
     }
     let Some(message) = messages.pop() else {
-        return refuse(
-            StatusCode::BAD_REQUEST,
-            &RpcError::new(code::INVALID_REQUEST, "no message"),
-        );
+        return refuse(StatusCode::BAD_REQUEST, &RpcError::new(code::INVALID_REQUEST, "no message"));
     };
     if is_modern(headers) || http_modern::speaks(&message) {
         http_modern::take(headers, message).await
@@ -136,22 +124,12 @@ async fn post(headers: &HeaderMap, body: Bytes, legacy: &Legacy) -> Reply {
 
 async fn read_body(request: Request<Incoming>) -> Result<Bytes, Box<Reply>> {
     let kind = text(request.headers(), header::CONTENT_TYPE.as_str()).unwrap_or_default();
-    if !kind
-        .split(';')
-        .next()
-        .is_some_and(|k| k.trim().eq_ignore_ascii_case("application/json"))
-    {
-        return Err(Box::new(plain(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "send application/json",
-        )));
+    if !kind.split(';').next().is_some_and(|k| k.trim().eq_ignore_ascii_case("application/json")) {
+        return Err(Box::new(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json")));
     }
     match Limited::new(request.into_body(), MAX_BODY).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(_) => Err(Box::new(plain(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "the body is too large",
-        ))),
+        Err(_) => Err(Box::new(plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"))),
     }
 }
 
@@ -187,11 +165,7 @@ fn accepts_both(headers: &HeaderMap) -> bool {
         return true;
     };
     let accept = accept.to_ascii_lowercase();
-    let has = |kind: &str| {
-        accept
-            .split(',')
-            .any(|a| a.split(';').next().is_some_and(|a| a.trim() == kind))
-    };
+    let has = |kind: &str| accept.split(',').any(|a| a.split(';').next().is_some_and(|a| a.trim() == kind));
     has("*/*")
         || ((has("application/json") || has("application/*")) && (has("text/event-stream") || has("text/*")))
 }
@@ -213,11 +187,7 @@ pub(super) fn refuse(status: StatusCode, error: &RpcError) -> Reply {
 }
 
 pub(super) fn plain(status: StatusCode, why: &str) -> Reply {
-    with_type(
-        status,
-        "text/plain; charset=utf-8",
-        format!("{why}\n").into_bytes(),
-    )
+    with_type(status, "text/plain; charset=utf-8", format!("{why}\n").into_bytes())
 }
 
 pub(super) fn accepted() -> Reply {
@@ -229,32 +199,22 @@ pub(super) fn accepted() -> Reply {
 pub(super) fn events(first: Option<Bytes>, frames: mpsc::Receiver<Vec<u8>>) -> Reply {
     let mut reply = Response::new(Either::Right(Events { first, frames }));
     let headers = reply.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        header::HeaderValue::from_static("text/event-stream"),
-    );
-    headers.insert(
-        header::CACHE_CONTROL,
-        header::HeaderValue::from_static("no-cache"),
-    );
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache"));
     headers.insert("x-accel-buffering", header::HeaderValue::from_static("no"));
     reply
 }
 
 fn not_allowed(allow: &'static str) -> Reply {
     let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
-    reply
-        .headers_mut()
-        .insert(header::ALLOW, header::HeaderValue::from_static(allow));
+    reply.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
     reply
 }
 
 fn with_type(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Reply {
     let mut reply = Response::new(Either::Left(Full::from(body)));
     *reply.status_mut() = status;
-    reply
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    reply.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     reply
 }
 

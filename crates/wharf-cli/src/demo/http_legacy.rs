@@ -152,12 +152,8 @@ impl Legacy {
             Ok(result) => result,
             Err(error) => return json(StatusCode::OK, response_error(&asked.id, &error)),
         };
-        let revision = result
-            .member("protocolVersion")
-            .and_then(|v| v.to::<String>().ok());
-        let id = random_id()
-            .ok()
-            .and_then(|id| Some((HeaderValue::from_str(&id).ok()?, id)));
+        let revision = result.member("protocolVersion").and_then(|v| v.to::<String>().ok());
+        let id = random_id().ok().and_then(|id| Some((HeaderValue::from_str(&id).ok()?, id)));
         let Some((header, id)) = id else {
             return plain(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers to be had");
         };
@@ -170,37 +166,21 @@ impl Legacy {
     fn open(&self, id: String, revision: Option<Revision>) {
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= MAX_SESSIONS {
-            let oldest = sessions
-                .iter()
-                .min_by_key(|(_, s)| s.number)
-                .map(|(id, _)| id.clone());
+            let oldest = sessions.iter().min_by_key(|(_, s)| s.number).map(|(id, _)| id.clone());
             oldest.and_then(|id| sessions.remove(&id));
         }
         let number = sessions.values().map(|s| s.number + 1).max().unwrap_or_default();
-        sessions.insert(
-            id,
-            Session {
-                revision,
-                running: Running::default(),
-                number,
-            },
-        );
+        sessions.insert(id, Session { revision, running: Running::default(), number });
     }
 
     /// The session that a request names, if it is open.
     fn session(&self, headers: &HeaderMap) -> Result<String, Box<Reply>> {
         let Some(id) = text(headers, SESSION) else {
-            let error = RpcError::new(
-                code::INVALID_REQUEST,
-                "the session id is missing: initialize first",
-            );
+            let error = RpcError::new(code::INVALID_REQUEST, "the session id is missing: initialize first");
             return Err(Box::new(refuse(StatusCode::BAD_REQUEST, &error)));
         };
         if !lock(&self.sessions).contains_key(id) {
-            let error = RpcError::new(
-                code::INVALID_REQUEST,
-                "there is no such session: initialize again",
-            );
+            let error = RpcError::new(code::INVALID_REQUEST, "there is no such session: initialize again");
             return Err(Box::new(refuse(StatusCode::NOT_FOUND, &error)));
         }
         Ok(id.to_owned())
@@ -210,8 +190,7 @@ impl Legacy {
     fn stream(&self, session: &str, asked: Asked) -> Reply {
         let (frames, receiver) = mpsc::channel(16);
         self.with(session, |s| {
-            s.running
-                .start(asked.id.clone(), async move { answer(&asked, &frames).await });
+            s.running.start(asked.id.clone(), async move { answer(&asked, &frames).await });
         });
         events(None, receiver)
     }

@@ -14,9 +14,9 @@ use super::http::{Reply, VERSION, accepted, events, json, refuse, text};
 /// Whether a message is written in the modern way, whatever its headers say.
 pub(super) fn speaks(message: &Message) -> bool {
     match message {
-        Message::Request { id, method, params } => Asked::new(id.clone(), method.clone(), params.as_ref())
-            .version()
-            .is_some(),
+        Message::Request { id, method, params } => {
+            Asked::new(id.clone(), method.clone(), params.as_ref()).version().is_some()
+        }
         Message::Notification { .. } | Message::Response { .. } => false,
     }
 }
@@ -26,10 +26,7 @@ pub(super) async fn take(headers: &HeaderMap, message: Message) -> Reply {
         Message::Request { id, method, params } => Asked::new(id, method, params.as_ref()),
         Message::Notification { .. } => return accepted(),
         Message::Response { .. } => {
-            let error = RpcError::new(
-                code::INVALID_REQUEST,
-                "a client of this revision sends no responses",
-            );
+            let error = RpcError::new(code::INVALID_REQUEST, "a client of this revision sends no responses");
             return refuse(StatusCode::BAD_REQUEST, &error);
         }
     };
@@ -46,11 +43,7 @@ pub(super) async fn take(headers: &HeaderMap, message: Message) -> Reply {
         Ok(result) => json(StatusCode::OK, response_result(&asked.id, &result)),
         Err(error) => {
             let unknown = error.code == code::METHOD_NOT_FOUND;
-            let status = if unknown {
-                StatusCode::NOT_FOUND
-            } else {
-                StatusCode::OK
-            };
+            let status = if unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
             json(status, response_error(&asked.id, &error))
         }
     }
@@ -98,11 +91,7 @@ fn same(
     let mismatch = |why: &str| RpcError::new(code::HEADER_MISMATCH, format!("the header `{name}` {why}"));
     let value = text(headers, name).ok_or_else(|| mismatch("is missing, or is not one plain value"))?;
     let value = decode(value).ok_or_else(|| mismatch("is not well encoded"))?;
-    if value == body {
-        Ok(())
-    } else {
-        Err(mismatch("does not say what the body says"))
-    }
+    if value == body { Ok(()) } else { Err(mismatch("does not say what the body says")) }
 }
 
 /// A name that is not plain ASCII comes as `=?base64?…?=`.

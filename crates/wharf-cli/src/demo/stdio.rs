@@ -37,11 +37,7 @@ async fn read(mut conversation: Conversation) -> io::Result<()> {
 async fn take(conversation: &mut Conversation, line: Line, depth: usize) {
     match line {
         Line::Text(text) => conversation.take_frame(text, depth).await,
-        Line::TooLong { .. } => {
-            conversation
-                .refuse(code::INVALID_REQUEST, "the line is too long")
-                .await
-        }
+        Line::TooLong { .. } => conversation.refuse(code::INVALID_REQUEST, "the line is too long").await,
     }
 }
 

@@ -69,12 +69,7 @@ struct Fail {
 /// The tools as `tools/list` gives them.
 pub(super) fn definitions() -> Value {
     json!([
-        tool(
-            "echo",
-            "Says a message again.",
-            &json!({"message": {"type": "string"}}),
-            &["message"]
-        ),
+        tool("echo", "Says a message again.", &json!({"message": {"type": "string"}}), &["message"]),
         tool(
             "get_time",
             "Tells the time, as RFC 3339 has it.",

@@ -27,11 +27,8 @@ pub fn honest_legacy(
     tools: Vec<Value>,
     sessions: bool,
 ) -> impl Fn(Recorded) -> Ready<Reply> + Clone + Send + Sync + 'static {
-    let (tools, open, next) = (
-        Arc::new(tools),
-        Arc::new(Mutex::new(HashSet::new())),
-        Arc::new(AtomicU64::new(1)),
-    );
+    let (tools, open, next) =
+        (Arc::new(tools), Arc::new(Mutex::new(HashSet::new())), Arc::new(AtomicU64::new(1)));
     move |request| ready(legacy(&tools, sessions.then_some((&open, &next)), &request))
 }
 
@@ -69,11 +66,7 @@ fn modern(tools: &[Value], request: &Recorded) -> Reply {
     if request.header("mcp-method") != method.as_str() {
         return refuse(-32020, "Mcp-Method is not what the body says");
     }
-    if method == "tools/call"
-        && !request
-            .header("mcp-name")
-            .is_some_and(|n| n.starts_with("=?base64?"))
-    {
+    if method == "tools/call" && !request.header("mcp-name").is_some_and(|n| n.starts_with("=?base64?")) {
         // An encoded name is taken on trust: decoding it is not this server's point.
         if request.header("mcp-name") != params["name"].as_str() {
             return refuse(-32020, "Mcp-Name is not what the body says");
@@ -100,9 +93,7 @@ fn legacy(tools: &[Value], sessions: Option<Sessions<'_>>, request: &Recorded) -
     let message = request.json();
     let initializes = message["method"] == "initialize";
     if let (Some((open, _)), false) = (sessions, initializes) {
-        let known = request
-            .header("mcp-session-id")
-            .map(|id| open.lock().unwrap().contains(id));
+        let known = request.header("mcp-session-id").map(|id| open.lock().unwrap().contains(id));
         match known {
             None => return Reply::Json(400, Vec::new(), error(&Value::Null, -32000, "no session id")),
             Some(false) => {
@@ -114,9 +105,7 @@ fn legacy(tools: &[Value], sessions: Option<Sessions<'_>>, request: &Recorded) -
     match (request.method.as_str(), sessions) {
         ("POST", _) => {}
         ("DELETE", Some((open, _))) => {
-            open.lock()
-                .unwrap()
-                .remove(request.header("mcp-session-id").unwrap_or_default());
+            open.lock().unwrap().remove(request.header("mcp-session-id").unwrap_or_default());
             return Reply::status(200);
         }
         _ => return Reply::status(405),
@@ -177,10 +166,7 @@ fn legacy_answer(tools: &[Value], message: &Value) -> Option<Value> {
     let params = &message["params"];
     let done = match method {
         "initialize" => {
-            let asked = params["protocolVersion"]
-                .as_str()
-                .filter(|v| *v < MODERN)
-                .unwrap_or("2025-11-25");
+            let asked = params["protocolVersion"].as_str().filter(|v| *v < MODERN).unwrap_or("2025-11-25");
             Ok(json!({
                 "protocolVersion": asked,
                 "capabilities": {"tools": {}},
@@ -200,9 +186,7 @@ fn common(tools: &[Value], method: &str, params: &Value) -> Result<Value, (i64, 
     match method {
         "tools/list" => Ok(json!({"tools": tools})),
         "tools/call" if tools.iter().any(|t| t["name"] == params["name"]) => {
-            let text = params
-                .get("arguments")
-                .map_or_else(|| "{}".to_owned(), Value::to_string);
+            let text = params.get("arguments").map_or_else(|| "{}".to_owned(), Value::to_string);
             Ok(json!({"content": [{"type": "text", "text": text}], "isError": false}))
         }
         "tools/call" => Err((-32602, format!("unknown tool: {}", params["name"]))),

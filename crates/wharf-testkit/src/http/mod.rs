@@ -82,9 +82,7 @@ impl HttpPuppet {
         R: Future<Output = Reply> + Send + 'static,
     {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        listener
-            .set_nonblocking(true)
-            .expect("a listener that does not block");
+        listener.set_nonblocking(true).expect("a listener that does not block");
         let listener = TcpListener::from_std(listener).expect("a listener in a runtime");
         let addr = listener.local_addr().expect("a listener has an address");
         let seen = Arc::new(Seen::default());
@@ -161,22 +159,12 @@ where
             response.ok_or_else(|| io::Error::other("the script says so"))
         }
     });
-    let _ = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn record(request: Request<Incoming>) -> io::Result<Recorded> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    let path = head
-        .uri
-        .path_and_query()
-        .map_or_else(String::new, ToString::to_string);
-    Ok(Recorded {
-        method: head.method.to_string(),
-        path,
-        headers: head.headers,
-        body,
-    })
+    let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+    Ok(Recorded { method: head.method.to_string(), path, headers: head.headers, body })
 }

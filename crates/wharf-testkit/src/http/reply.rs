@@ -155,10 +155,7 @@ fn stream(
 ) -> Response<Either<Full<Bytes>, Pieces>> {
     let (sender, pieces) = mpsc::channel(1);
     tokio::spawn(play(steps, sender));
-    let body = Pieces {
-        pieces,
-        unfinished: Unfinished::new(hangups),
-    };
+    let body = Pieces { pieces, unfinished: Unfinished::new(hangups) };
     let mut response = Response::new(Either::Right(body));
     insert(&mut response, "content-type", "text/event-stream");
     response
@@ -166,9 +163,7 @@ fn stream(
 
 fn insert<B>(response: &mut Response<B>, name: &str, value: &str) {
     let name: HeaderName = name.parse().expect("a header name");
-    response
-        .headers_mut()
-        .insert(name, HeaderValue::from_str(value).expect("a header value"));
+    response.headers_mut().insert(name, HeaderValue::from_str(value).expect("a header value"));
 }
 
 async fn play(mut steps: mpsc::Receiver<SseStep>, pieces: mpsc::Sender<io::Result<Bytes>>) {
@@ -203,22 +198,12 @@ impl SseStep {
 
     /// An event with data only.
     pub fn data(data: &str) -> Self {
-        Self::Event {
-            id: None,
-            event: None,
-            data: data.to_owned(),
-            retry: None,
-        }
+        Self::Event { id: None, event: None, data: data.to_owned(), retry: None }
     }
 
     fn bytes(&self) -> Bytes {
         match self {
-            Self::Event {
-                id,
-                event,
-                data,
-                retry,
-            } => {
+            Self::Event { id, event, data, retry } => {
                 let mut text = String::new();
                 let mut line = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\n"));
                 if let Some(id) = id {
@@ -265,10 +250,7 @@ impl Body for Pieces {
 
 impl Unfinished {
     pub(super) fn new(hangups: &Arc<AtomicUsize>) -> Self {
-        Self {
-            hangups: Arc::clone(hangups),
-            done: false,
-        }
+        Self { hangups: Arc::clone(hangups), done: false }
     }
 
     pub(super) fn finish(&mut self) {

@@ -13,9 +13,7 @@ pub(super) fn long_line(bytes: usize, id: Option<&String>, newline: bool) {
     let id = id.map_or_else(String::new, |id| format!(r#""id":{id},"#));
     let head = format!(r#"{{"jsonrpc":"2.0",{id}"result":{{"content":[{{"type":"text","text":""#);
     let tail = r#""}]}}"#;
-    let mut room = bytes
-        .checked_sub(head.len() + tail.len())
-        .expect("a long line is longer than its frame");
+    let mut room = bytes.checked_sub(head.len() + tail.len()).expect("a long line is longer than its frame");
     let mut out = std::io::stdout().lock();
     let chunk = vec![b'x'; 65_536.min(room)];
     let mut put = |bytes: &[u8]| out.write_all(bytes).unwrap_or_else(|_| exit(0));
@@ -58,17 +56,12 @@ pub(super) fn stderr_bytes(bytes: usize, lines: bool) {
     let _ = err.write_all(&chunk[..bytes % 100]);
 }
 
-#[expect(
-    clippy::zombie_processes,
-    reason = "leaving processes behind is what this is for"
-)]
+#[expect(clippy::zombie_processes, reason = "leaving processes behind is what this is for")]
 pub(super) fn spawn(grandchild: &Grandchild) {
     let own = std::env::current_exe().expect("a running puppet has a path");
     let session = if grandchild.setsid { "setsid" } else { "same" };
-    let child = std::process::Command::new(own)
-        .args(["--sleep", session])
-        .spawn()
-        .expect("a grandchild starts");
+    let child =
+        std::process::Command::new(own).args(["--sleep", session]).spawn().expect("a grandchild starts");
     write_whole(&grandchild.pid_file, &child.id().to_string());
 }
 
@@ -77,11 +70,7 @@ pub(super) fn describe() -> Value {
         .map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned()))
         .collect();
     let fds: Vec<String> = std::fs::read_dir("/proc/self/fd")
-        .map(|dir| {
-            dir.flatten()
-                .map(|e| e.file_name().to_string_lossy().into_owned())
-                .collect()
-        })
+        .map(|dir| dir.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
         .unwrap_or_default();
     let args: Vec<String> = std::env::args().collect();
     json!({"pid": std::process::id(), "args": args, "cwd": std::env::current_dir().ok(), "env": env, "fds": fds})
@@ -102,11 +91,7 @@ pub(super) fn count(file: &Path) -> u64 {
 }
 
 pub(super) fn append(file: &Path) -> std::fs::File {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(file)
-        .expect("the file can be opened")
+    OpenOptions::new().append(true).create(true).open(file).expect("the file can be opened")
 }
 
 pub(super) fn from_hex(hex: &str) -> Vec<u8> {
@@ -118,20 +103,14 @@ pub(super) fn from_hex(hex: &str) -> Vec<u8> {
 
 /// A handler that nobody listens to takes the place of the signal's default.
 pub(super) fn ignore_term() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _inside = runtime.enter();
     // The handler stays installed when the runtime is gone.
     drop(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).expect("a handler"));
 }
 
 pub(super) fn close_stdout() {
-    let nowhere = OpenOptions::new()
-        .write(true)
-        .open("/dev/null")
-        .expect("/dev/null");
+    let nowhere = OpenOptions::new().write(true).open("/dev/null").expect("/dev/null");
     rustix::stdio::dup2_stdout(nowhere).expect("standard output can be replaced");
 }
 
@@ -145,10 +124,7 @@ pub(super) fn park() {
     }
 }
 
-#[expect(
-    clippy::exit,
-    reason = "a puppet ends when its script says so, whatever its threads do"
-)]
+#[expect(clippy::exit, reason = "a puppet ends when its script says so, whatever its threads do")]
 pub(super) fn exit(code: i32) -> ! {
     std::process::exit(code)
 }

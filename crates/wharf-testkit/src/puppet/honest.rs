@@ -123,11 +123,7 @@ pub(super) fn text_result(text: &str) -> Value {
 
 fn initialize(script: &Script, request: &Request) -> Value {
     let asked = request.asked_version().filter(|v| LEGACY.contains(&v.as_str()));
-    let version = script
-        .version
-        .clone()
-        .or(asked)
-        .unwrap_or_else(|| LEGACY[3].to_owned());
+    let version = script.version.clone().or(asked).unwrap_or_else(|| LEGACY[3].to_owned());
     let mut result = json!({
         "protocolVersion": version,
         "capabilities": capabilities(script),
@@ -140,17 +136,11 @@ fn initialize(script: &Script, request: &Request) -> Value {
 }
 
 fn capabilities(script: &Script) -> Value {
-    script
-        .capabilities
-        .clone()
-        .unwrap_or_else(|| json!({"tools": {"listChanged": true}}))
+    script.capabilities.clone().unwrap_or_else(|| json!({"tools": {"listChanged": true}}))
 }
 
 fn server_info(script: &Script) -> Value {
-    script
-        .server_info
-        .clone()
-        .unwrap_or_else(|| json!({"name": "puppet", "version": "1"}))
+    script.server_info.clone().unwrap_or_else(|| json!({"name": "puppet", "version": "1"}))
 }
 
 fn unsupported(requested: &str) -> Answer {

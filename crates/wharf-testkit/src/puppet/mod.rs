@@ -106,16 +106,10 @@ impl Puppet {
         if text.len() < 100_000 {
             return vec![text];
         }
-        let file = self
-            .spilled
-            .get_or_init(|| tempfile::NamedTempFile::new().expect("a temporary file"));
-        file.as_file()
-            .set_len(0)
-            .expect("a temporary file can be emptied");
+        let file = self.spilled.get_or_init(|| tempfile::NamedTempFile::new().expect("a temporary file"));
+        file.as_file().set_len(0).expect("a temporary file can be emptied");
         let mut writer = file.reopen().expect("a temporary file can be opened");
-        writer
-            .write_all(text.as_bytes())
-            .expect("a temporary file can be written");
+        writer.write_all(text.as_bytes()).expect("a temporary file can be written");
         vec!["--file".to_owned(), file.path().display().to_string()]
     }
 }

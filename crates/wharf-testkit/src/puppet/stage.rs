@@ -152,10 +152,7 @@ impl Stage {
         let request = Request::new(envelope.id, method, envelope.params.as_deref());
         if let Some((key, steps)) = self.scripted(&request) {
             let (stage, steps, key) = (Arc::clone(self), steps.clone(), key.to_owned());
-            let request = Request {
-                method: key,
-                ..request
-            };
+            let request = Request { method: key, ..request };
             std::thread::spawn(move || stage.play_steps(&steps, &request));
         } else if is_request {
             self.answer_honestly(&request);
@@ -163,16 +160,10 @@ impl Stage {
     }
 
     fn scripted(&self, request: &Request) -> Option<(&str, &Vec<Step>)> {
-        let by_tool = request
-            .tool()
-            .filter(|_| request.method == "tools/call")
-            .map(|t| format!("tool:{t}"));
+        let by_tool = request.tool().filter(|_| request.method == "tools/call").map(|t| format!("tool:{t}"));
         let key = by_tool.filter(|k| self.script.on.contains_key(k));
         let key = key.as_deref().unwrap_or(&request.method);
-        self.script
-            .on
-            .get_key_value(key)
-            .map(|(k, steps)| (k.as_str(), steps))
+        self.script.on.get_key_value(key).map(|(k, steps)| (k.as_str(), steps))
     }
 
     fn answer_honestly(&self, request: &Request) {
@@ -209,15 +200,9 @@ impl Stage {
             Step::Honest => self.answer_honestly(&request.unscripted()),
             Step::ReplyWithAnswer => reply(request, honest::text_result(&answer.to_string())),
             Step::Ask { method, params } => *answer = self.ask(method, params),
-            Step::InputRequired {
-                requests,
-                state,
-                forever,
-            } => {
-                let answered = request
-                    .params
-                    .get("inputResponses")
-                    .or_else(|| request.params.get("requestState"));
+            Step::InputRequired { requests, state, forever } => {
+                let answered =
+                    request.params.get("inputResponses").or_else(|| request.params.get("requestState"));
                 match answered {
                     Some(given) if !forever => *answer = given.clone(),
                     _ => {
@@ -248,10 +233,7 @@ impl Stage {
     }
 
     fn play_turn(&self, turns: &[Vec<Step>], nth: usize, request: &Request) -> Next {
-        turns
-            .get(nth - 1)
-            .or(turns.last())
-            .map_or(Next::GoOn, |steps| self.play_steps(steps, request))
+        turns.get(nth - 1).or(turns.last()).map_or(Next::GoOn, |steps| self.play_steps(steps, request))
     }
 
     fn play_text(&self, step: &Step, request: &Request) {
@@ -290,9 +272,7 @@ impl Stage {
         let (sender, receiver) = mpsc::channel();
         self.asked.lock().unwrap().insert(id, sender);
         write_line(
-            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-                .to_string()
-                .as_bytes(),
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string().as_bytes(),
         );
         receiver.recv().unwrap_or(Value::Null)
     }
@@ -310,11 +290,7 @@ fn play_alone(step: &Step, request: &Request) {
         Step::Nested { depth } => {
             let nest = "[".repeat(*depth) + &"]".repeat(*depth);
             write_line(
-                format!(
-                    r#"{{"jsonrpc":"2.0","id":{},"result":{{"deep":{nest}}}}}"#,
-                    request.id
-                )
-                .as_bytes(),
+                format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"deep":{nest}}}}}"#, request.id).as_bytes(),
             );
         }
         Step::Stderr(line) => say(line),
@@ -322,10 +298,7 @@ fn play_alone(step: &Step, request: &Request) {
         Step::Progress { count, interval_ms } => {
             let Some(token) = request.token() else { return };
             for n in 1..=count.unwrap_or(u64::MAX) {
-                notify(
-                    "notifications/progress",
-                    Some(&json!({"progressToken": token, "progress": n})),
-                );
+                notify("notifications/progress", Some(&json!({"progressToken": token, "progress": n})));
                 std::thread::sleep(Duration::from_millis(*interval_ms));
             }
         }
@@ -372,11 +345,8 @@ impl Request {
 
     /// The same request under its wire name: a scripted tool call goes by `tool:NAME` here.
     fn unscripted(&self) -> Self {
-        let method = if self.method.starts_with("tool:") {
-            "tools/call".to_owned()
-        } else {
-            self.method.clone()
-        };
+        let method =
+            if self.method.starts_with("tool:") { "tools/call".to_owned() } else { self.method.clone() };
         Self {
             id: self.id.clone(),
             method,

@@ -112,7 +112,9 @@ impl Form {
             match content.get(name) {
                 None if field.required => problems.push(format!("field `{name}` must be filled in")),
                 None => {}
-                Some(value) => problems.extend(field.kind.problem(value).map(|p| format!("field `{name}` {p}"))),
+                Some(value) => {
+                    problems.extend(field.kind.problem(value).map(|p| format!("field `{name}` {p}")))
+                }
             }
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
@@ -134,7 +136,8 @@ impl Field {
 
 impl Kind {
     fn read(property: &Value) -> Option<Self> {
-        let size = |key: &str| property.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let size =
+            |key: &str| property.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let number = |key: &str| property.get(key).and_then(Value::as_f64);
         match property.get("type")?.as_str()? {
             "string" => Some(match options(property) {
@@ -144,9 +147,11 @@ impl Kind {
                     Self::Text { min: size("minLength"), max: size("maxLength"), format }
                 }
             }),
-            kind @ ("number" | "integer") => {
-                Some(Self::Number { whole: kind == "integer", min: number("minimum"), max: number("maximum") })
-            }
+            kind @ ("number" | "integer") => Some(Self::Number {
+                whole: kind == "integer",
+                min: number("minimum"),
+                max: number("maximum"),
+            }),
             "boolean" => Some(Self::Flag),
             "array" => {
                 let options = options(property.get("items")?)?;
@@ -181,7 +186,9 @@ impl Kind {
             Self::Choice(options) => (!among(options, value)).then(|| format!("is one of {}", list(options))),
             Self::Choices { options, min, max } => match value.as_array() {
                 None => Some("is a list".into()),
-                Some(chosen) if !chosen.iter().all(|v| among(options, v)) => Some(format!("is some of {}", list(options))),
+                Some(chosen) if !chosen.iter().all(|v| among(options, v)) => {
+                    Some(format!("is some of {}", list(options)))
+                }
                 Some(chosen) if min.is_some_and(|min| chosen.len() < min) => Some("has too few".into()),
                 Some(chosen) if max.is_some_and(|max| chosen.len() > max) => Some("has too many".into()),
                 Some(_) => None,

@@ -69,11 +69,7 @@ const ARGUMENTS_DEPTH: usize = 127;
 
 impl Default for Validators {
     fn default() -> Self {
-        Self {
-            cache: Cache::default(),
-            aside: Arc::new(Semaphore::new(ASIDE)),
-            deadline: DEADLINE,
-        }
+        Self { cache: Cache::default(), aside: Arc::new(Semaphore::new(ASIDE)), deadline: DEADLINE }
     }
 }
 
@@ -91,8 +87,7 @@ impl Validators {
             }
         }
         let arguments = arguments.clone();
-        self.run_aside(move || compiled.judge(&read(&arguments)?, arguments.bytes().len()))
-            .await?
+        self.run_aside(move || compiled.judge(&read(&arguments)?, arguments.bytes().len())).await?
     }
 
     /// Whether a schema can be used at all, so that a tool can be refused before it is called.
@@ -105,16 +100,13 @@ impl Validators {
             Some(verdict) => verdict,
             None => {
                 let text = schema.clone();
-                let verdict = self
-                    .run_aside(move || build::compile(&text).map(Arc::new).map_err(Arc::from))
-                    .await?;
+                let verdict =
+                    self.run_aside(move || build::compile(&text).map(Arc::new).map_err(Arc::from)).await?;
                 self.cache.put(schema, &verdict);
                 verdict
             }
         };
-        verdict.map_err(|reason: Arc<str>| Misfit::Schema {
-            reason: reason.to_string(),
-        })
+        verdict.map_err(|reason: Arc<str>| Misfit::Schema { reason: reason.to_string() })
     }
 
     /// Runs what may take long on a thread of its own with a deep stack. The thread is started and joined from the
@@ -123,18 +115,14 @@ impl Validators {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Misfit> {
-        let unusable = |reason: &str| Misfit::Schema {
-            reason: reason.to_owned(),
-        };
+        let unusable = |reason: &str| Misfit::Schema { reason: reason.to_owned() };
         let aside = Arc::clone(&self.aside);
         let finished = tokio::time::timeout(self.deadline, async move {
             let turn = aside.acquire_owned().await.ok()?;
             let joined = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
-                let thread = std::thread::Builder::new()
-                    .name("wharf-schema".into())
-                    .stack_size(STACK)
-                    .spawn(work);
+                let thread =
+                    std::thread::Builder::new().name("wharf-schema".into()).stack_size(STACK).spawn(work);
                 thread.ok()?.join().ok()
             });
             joined.await.ok().flatten()
@@ -154,18 +142,12 @@ impl Misfit {
     pub fn into_error(self, server: ServerName, tool: ToolName) -> Error {
         match self {
             Self::Schema { reason } => Error::Schema { server, tool, reason },
-            Self::Arguments { problems } => Error::Arguments {
-                server,
-                tool,
-                problems,
-            },
+            Self::Arguments { problems } => Error::Arguments { server, tool, problems },
         }
     }
 
     fn arguments(problem: impl Into<String>) -> Self {
-        Self::Arguments {
-            problems: vec![problem.into()],
-        }
+        Self::Arguments { problems: vec![problem.into()] }
     }
 }
 
@@ -173,18 +155,11 @@ impl Misfit {
 fn read(arguments: &Json) -> Result<Value, Misfit> {
     if !arguments.is_object() {
         let got = words::short(arguments.as_str());
-        return Err(Misfit::arguments(format!(
-            "the arguments must be an object, got {got}"
-        )));
+        return Err(Misfit::arguments(format!("the arguments must be an object, got {got}")));
     }
     let strict = Json::parse_strict(arguments.bytes().clone(), ARGUMENTS_DEPTH);
     let strict = strict.map_err(|e| {
-        Misfit::arguments(format!(
-            "the arguments cannot be read: {}",
-            words::short(&e.to_string())
-        ))
+        Misfit::arguments(format!("the arguments cannot be read: {}", words::short(&e.to_string())))
     })?;
-    strict
-        .to()
-        .map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
+    strict.to().map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
 }

@@ -103,7 +103,8 @@ fn headers(call: &Call<'_>) -> Vec<(String, String)> {
         return Vec::new();
     }
     let arguments: serde_json::Value = call.arguments.to().unwrap_or_default();
-    let value = |rule: &crate::mcp::HeaderRule| Some((format!("Mcp-Param-{}", rule.name), rule.value(&arguments)?));
+    let value =
+        |rule: &crate::mcp::HeaderRule| Some((format!("Mcp-Param-{}", rule.name), rule.value(&arguments)?));
     rules.iter().filter_map(value).collect()
 }
 
@@ -126,7 +127,10 @@ fn asked(connection: &Connection, result: &Json, modern: bool) -> Result<Option<
         }
         Some(other) => {
             let shown: String = other.chars().take(60).collect();
-            Err(protocol(connection, format!("its result is of the unknown kind {}", crate::text::Escaped(&shown))))
+            Err(protocol(
+                connection,
+                format!("its result is of the unknown kind {}", crate::text::Escaped(&shown)),
+            ))
         }
     }
 }
@@ -143,7 +147,9 @@ impl InputRequired {
                 // There is no way to answer with an error: the call ends here instead.
                 Err(error) => {
                     let reason = format!("it asks for `{}`: {error}", asked.method);
-                    return Err(Error::Cancelled { reason: format!("server `{}`: {reason}", connection.server()) });
+                    return Err(Error::Cancelled {
+                        reason: format!("server `{}`: {reason}", connection.server()),
+                    });
                 }
             };
         }

@@ -42,10 +42,8 @@ pub(super) fn carries_credential(arg: &str) -> bool {
     let named = |separator: char| {
         arg.split_once(separator).is_some_and(|(name, value)| {
             let name = name.trim_start_matches('-');
-            let is_name = !name.is_empty()
-                && name
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+            let is_name =
+                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
             is_name && names_credential(name) && is_worth_hiding(value)
         })
     };
@@ -67,12 +65,8 @@ pub(super) fn names_credential(name: &str) -> bool {
 /// Whether a value could be a credential: not another flag, a path, or a reference that somebody else fills in.
 fn is_worth_hiding(value: &str) -> bool {
     let value = value.trim();
-    let is_path = ["/", "./", "../", "~/", "\\"]
-        .iter()
-        .any(|start| value.starts_with(start))
-        || value
-            .get(1..3)
-            .is_some_and(|drive| drive == ":\\" || drive == ":/");
+    let is_path = ["/", "./", "../", "~/", "\\"].iter().any(|start| value.starts_with(start))
+        || value.get(1..3).is_some_and(|drive| drive == ":\\" || drive == ":/");
     let is_reference = value.starts_with("${") && value.ends_with('}');
     !(value.is_empty() || value.starts_with('-') || is_path || is_reference)
 }
@@ -82,10 +76,8 @@ fn address_carries_credential(arg: &str) -> bool {
         return false;
     }
     // `--url=https://…` carries an address as well as `https://…` does.
-    let address = arg
-        .split_once('=')
-        .filter(|(name, _)| !name.contains("://"))
-        .map_or(arg, |(_, value)| value);
+    let address =
+        arg.split_once('=').filter(|(name, _)| !name.contains("://")).map_or(arg, |(_, value)| value);
     Url::parse(address).is_ok_and(|url| {
         let mut query = url.query_pairs();
         url.password().is_some() || query.any(|(name, value)| names_credential(&name) && !value.is_empty())

@@ -44,10 +44,7 @@ pub(super) fn read(node: &Node, format: Format) -> Result<Duration, (String, Str
             positive(millis / 1000.0, spelling)
         }
         _ => Err((
-            format!(
-                "a duration is a number or a text such as \"30s\", not {}",
-                node.kind()
-            ),
+            format!("a duration is a number or a text such as \"30s\", not {}", node.kind()),
             HINT.into(),
         )),
     }
@@ -57,9 +54,7 @@ const HINT: &str = "write \"500ms\", \"30s\", \"2m\" or \"1h\"";
 
 fn with_unit(text: &str) -> Result<Duration, (String, String)> {
     let text = text.trim();
-    let unit_at = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let factor = match unit.trim() {
         "ms" => 0.001,
@@ -67,15 +62,10 @@ fn with_unit(text: &str) -> Result<Duration, (String, String)> {
         "m" | "min" => 60.0,
         "h" => 3600.0,
         _ => {
-            return Err((
-                "this is not a duration: it needs a number and a unit".into(),
-                HINT.into(),
-            ));
+            return Err(("this is not a duration: it needs a number and a unit".into(), HINT.into()));
         }
     };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| ("this is not a duration".to_owned(), HINT.to_owned()))?;
+    let number: f64 = number.parse().map_err(|_| ("this is not a duration".to_owned(), HINT.to_owned()))?;
     positive(number * factor, text)
 }
 

@@ -26,10 +26,7 @@ pub(super) enum Trouble {
     /// A variable is not set, and there is no default.
     Missing(String),
     /// Something that starts like a variable and is none.
-    Malformed {
-        reason: &'static str,
-        hint: &'static str,
-    },
+    Malformed { reason: &'static str, hint: &'static str },
 }
 
 /// Fills in the variables of a value.
@@ -38,11 +35,7 @@ pub(super) fn expand(
     env: &BTreeMap<String, String>,
     format: Format,
 ) -> Result<Expanded, Trouble> {
-    let mut out = Expanded {
-        text: String::new(),
-        names: Vec::new(),
-        values: Vec::new(),
-    };
+    let mut out = Expanded { text: String::new(), names: Vec::new(), values: Vec::new() };
     if let Some(name) = whole_reference(text) {
         let value = env.get(name).ok_or_else(|| Trouble::Missing(name.to_owned()))?;
         out.put(name, value);
@@ -113,20 +106,14 @@ impl<'a> Reference<'a> {
     fn read(text: &'a str, format: Format) -> Result<Self, Trouble> {
         const LITERAL: &str = "write `$${` for a `${` that is meant literally";
         let Some(end) = text.find('}') else {
-            return Err(Trouble::Malformed {
-                reason: "`${` is never closed",
-                hint: LITERAL,
-            });
+            return Err(Trouble::Malformed { reason: "`${` is never closed", hint: LITERAL });
         };
         let inner = &text[..end];
         let inner = match inner.strip_prefix("env:") {
             Some(name) if format == Format::Json => name,
             Some(_) => {
                 let hint = "write `${VAR}`, or `env:VAR` as the whole value";
-                return Err(Trouble::Malformed {
-                    reason: "`${env:…}` is another client's spelling",
-                    hint,
-                });
+                return Err(Trouble::Malformed { reason: "`${env:…}` is another client's spelling", hint });
             }
             None => inner,
         };
@@ -143,23 +130,13 @@ impl<'a> Reference<'a> {
         };
         if !is_variable_name(name) {
             let reason = "what stands in `${…}` is not the name of a variable";
-            return Err(Trouble::Malformed {
-                reason,
-                hint: LITERAL,
-            });
+            return Err(Trouble::Malformed { reason, hint: LITERAL });
         }
         if default.is_some_and(|default| default.contains("${")) {
             let hint = "give the inner variable its own entry";
-            return Err(Trouble::Malformed {
-                reason: "a default cannot hold another variable",
-                hint,
-            });
+            return Err(Trouble::Malformed { reason: "a default cannot hold another variable", hint });
         }
-        Ok(Self {
-            name,
-            default,
-            length: end + 1,
-        })
+        Ok(Self { name, default, length: end + 1 })
     }
 }
 

@@ -67,41 +67,24 @@ impl std::fmt::Debug for Environment<'_> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(source: &'a Source, base: Option<PathBuf>, env: Environment<'a>, server: &str) -> Self {
-        Self {
-            source,
-            base,
-            env,
-            server: server.to_owned(),
-            problems: Vec::new(),
-            warnings: Vec::new(),
-        }
+        Self { source, base, env, server: server.to_owned(), problems: Vec::new(), warnings: Vec::new() }
     }
 
     /// Reads the entry of a server.
     pub(super) fn read(mut self, name: &ServerName, entry: &Entry) -> Reading {
         let meaning = self.meaning(name, entry);
-        let enabled = entry
-            .node
-            .as_table()
-            .is_none_or(|entries| is_enabled(entries, self.source.format));
+        let enabled = entry.node.as_table().is_none_or(|entries| is_enabled(entries, self.source.format));
         let meaning = match meaning {
             Some(meaning) if self.problems.is_empty() => Ok(meaning),
             _ => Err(self.problems),
         };
-        Reading {
-            meaning,
-            enabled,
-            warnings: self.warnings,
-        }
+        Reading { meaning, enabled, warnings: self.warnings }
     }
 
     fn meaning(&mut self, name: &ServerName, entry: &Entry) -> Option<Meaning> {
         let Some(entries) = entry.node.as_table() else {
-            let message = format!(
-                "server {} must be a table, not {}",
-                shown(&self.server),
-                entry.node.kind()
-            );
+            let message =
+                format!("server {} must be a table, not {}", shown(&self.server), entry.node.kind());
             return self.wrong(&entry.node.span, message);
         };
         if let Some((first, second)) = entry.node.duplicate() {
@@ -118,9 +101,7 @@ impl<'a> Reader<'a> {
         let disabled = self.flag(&fields, DISABLED);
         let switch = enabled.or_else(|| disabled.map(|off| !off));
         if let Some(on) = switch
-            && fields
-                .keys()
-                .all(|field| *field == "enabled" || *field == DISABLED)
+            && fields.keys().all(|field| *field == "enabled" || *field == DISABLED)
         {
             return Some(Meaning::Switch(on));
         }
@@ -130,32 +111,17 @@ impl<'a> Reader<'a> {
         server.enabled = is_enabled(entries, self.source.format);
         server.debug = self.flag(&fields, "debug").unwrap_or(false);
         server.timeout = self.duration(&fields, "timeout").unwrap_or(server.timeout);
-        server.start_timeout = self
-            .duration(&fields, "start_timeout")
-            .unwrap_or(server.start_timeout);
+        server.start_timeout = self.duration(&fields, "start_timeout").unwrap_or(server.start_timeout);
         server.tool_prefix = self.prefix(&fields);
         server.enabled_tools = self.texts(&fields, "enabled_tools").map(only_texts);
-        server.disabled_tools = self
-            .texts(&fields, "disabled_tools")
-            .map(only_texts)
-            .unwrap_or_default();
-        let share = [
-            ("all", Share::All),
-            ("per-caller", Share::PerCaller),
-            ("never", Share::Never),
-        ];
+        server.disabled_tools = self.texts(&fields, "disabled_tools").map(only_texts).unwrap_or_default();
+        let share = [("all", Share::All), ("per-caller", Share::PerCaller), ("never", Share::Never)];
         server.share = self.choice(&fields, "share", &share);
-        let connect = [
-            ("lazy", Connect::Lazy),
-            ("eager", Connect::Eager),
-            ("manual", Connect::Manual),
-        ];
+        let connect = [("lazy", Connect::Lazy), ("eager", Connect::Eager), ("manual", Connect::Manual)];
         server.connect = self.choice(&fields, "connect", &connect).unwrap_or_default();
         server.sandbox = self.text(&fields, "sandbox").map(str::to_owned);
-        server.origin = Origin::File {
-            path: self.source.path.clone(),
-            line: self.source.line_of(entry.key_span.start),
-        };
+        server.origin =
+            Origin::File { path: self.source.path.clone(), line: self.source.line_of(entry.key_span.start) };
         Some(Meaning::Server(Box::new(server)))
     }
 
@@ -166,11 +132,8 @@ impl<'a> Reader<'a> {
             match known::look_up(&entry.key, self.source.format) {
                 Known::Field(field) => {
                     if let Some(first) = fields.insert(field.name, entry) {
-                        let message = format!(
-                            "{} and {} say the same thing",
-                            shown(&first.key),
-                            shown(&entry.key)
-                        );
+                        let message =
+                            format!("{} and {} say the same thing", shown(&first.key), shown(&entry.key));
                         let _: Option<()> = self.wrong(&entry.key_span, message);
                     }
                 }
@@ -189,11 +152,7 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown(&mut self, entry: &Entry, suggestion: Option<String>) {
-        let message = format!(
-            "unknown field {} in server {}",
-            shown(&entry.key),
-            shown(&self.server)
-        );
+        let message = format!("unknown field {} in server {}", shown(&entry.key), shown(&self.server));
         match self.source.format {
             Format::Toml => {
                 let hint = suggestion.unwrap_or_else(|| format!("the fields are {}", known::names()));
@@ -264,10 +223,7 @@ impl<'a> Reader<'a> {
 
     fn printable<'e>(&mut self, node: &Node, text: &'e str) -> Option<&'e str> {
         if text.contains('\0') {
-            return self.wrong(
-                &node.span,
-                "the text holds a NUL character, which no program can be given",
-            );
+            return self.wrong(&node.span, "the text holds a NUL character, which no program can be given");
         }
         Some(text)
     }
@@ -284,9 +240,7 @@ impl<'a> Reader<'a> {
         const LONGEST: usize = 32;
         let prefix = self.text(fields, "tool_prefix")?;
         let fits = prefix.len() <= LONGEST
-            && prefix
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+            && prefix.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         if fits {
             return Some(prefix.to_owned());
         }
@@ -315,11 +269,7 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong_kind<T>(&mut self, entry: &Entry, wanted: &str) -> Option<T> {
-        let message = format!(
-            "{} must be {wanted}, not {}",
-            shown(&entry.key),
-            entry.node.kind()
-        );
+        let message = format!("{} must be {wanted}, not {}", shown(&entry.key), entry.node.kind());
         self.wrong(&entry.node.span, message)
     }
 
@@ -327,10 +277,7 @@ impl<'a> Reader<'a> {
 
     /// Records a problem. `None`, so that it can stand where a value was wanted.
     pub(super) fn wrong<T>(&mut self, span: &Span, message: impl Into<String>) -> Option<T> {
-        let problem = Problem {
-            server: Some(self.server.clone()),
-            ..self.source.problem(span, message)
-        };
+        let problem = Problem { server: Some(self.server.clone()), ..self.source.problem(span, message) };
         self.problems.push(problem);
         None
     }
@@ -343,21 +290,14 @@ impl<'a> Reader<'a> {
         hint: impl Into<String>,
     ) -> Option<T> {
         let problem = self.source.problem(span, message).hint(hint);
-        self.problems.push(Problem {
-            server: Some(self.server.clone()),
-            ..problem
-        });
+        self.problems.push(Problem { server: Some(self.server.clone()), ..problem });
         None
     }
 
     /// Records a warning.
     pub(super) fn doubt(&mut self, span: &Span, message: impl Into<String>, hint: Option<String>) {
         let problem = self.source.problem(span, message);
-        self.warnings.push(Problem {
-            server: Some(self.server.clone()),
-            hint,
-            ..problem
-        });
+        self.warnings.push(Problem { server: Some(self.server.clone()), hint, ..problem });
     }
 }
 
@@ -368,9 +308,7 @@ fn only_texts(items: Vec<(&str, &Span)>) -> Vec<String> {
 /// Whether an entry wants its server on. What is not true or false counts as on, so that its problem is shown.
 fn is_enabled(entries: &[Entry], format: Format) -> bool {
     let says = |key: &str, value: bool| {
-        entries
-            .iter()
-            .any(|e| e.key == key && matches!(e.node.value, Value::Bool(said) if said == value))
+        entries.iter().any(|e| e.key == key && matches!(e.node.value, Value::Bool(said) if said == value))
     };
     !(says("enabled", false) || (format == Format::Json && says("disabled", true)))
 }

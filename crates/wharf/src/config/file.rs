@@ -68,10 +68,7 @@ pub(super) fn parts<'a>(tree: &'a Node, source: &Source) -> Result<Parts<'a>, Bo
 }
 
 fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
-    let problem = source.problem(
-        &entry.key_span,
-        format!("unknown key {} in wharf.toml", shown(key)),
-    );
+    let problem = source.problem(&entry.key_span, format!("unknown key {} in wharf.toml", shown(key)));
     match key {
         "mcp_servers" | "mcpServers" | "servers" => problem.hint("a server is a table `[mcp.NAME]`"),
         _ => match nearest(key, ["mcp", "policy", "limits"]) {
@@ -85,11 +82,7 @@ fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
 fn unknown_keys(first: &Entry, all: &[&Entry], source: &Source) -> Problem {
     const SHOWN: usize = 5;
     let names: Vec<String> = all.iter().take(SHOWN).map(|entry| shown(&entry.key)).collect();
-    let more = if all.len() > SHOWN {
-        format!(" and {} more", all.len() - SHOWN)
-    } else {
-        String::new()
-    };
+    let more = if all.len() > SHOWN { format!(" and {} more", all.len() - SHOWN) } else { String::new() };
     let message = format!("unknown key {}{more}; ignored", names.join(", "));
     let problem = source.problem(&first.key_span, message);
     match nearest(&first.key, ["mcpServers", "servers"]) {
@@ -103,11 +96,8 @@ fn unknown_keys(first: &Entry, all: &[&Entry], source: &Source) -> Problem {
 impl<'a> Parts<'a> {
     fn servers(&mut self, entry: &'a Entry, source: &Source) -> Result<(), Box<Problem>> {
         let Some(entries) = entry.node.as_table() else {
-            let message = format!(
-                "{} must be a table of servers, not {}",
-                shown(&entry.key),
-                entry.node.kind()
-            );
+            let message =
+                format!("{} must be a table of servers, not {}", shown(&entry.key), entry.node.kind());
             return Err(Box::new(source.problem(&entry.node.span, message)));
         };
         for entry in entries {
@@ -115,10 +105,7 @@ impl<'a> Parts<'a> {
                 Ok(name) => name,
                 Err(bad) => {
                     let problem = source.problem(&entry.key_span, bad.to_string());
-                    self.problems.push(Problem {
-                        server: Some(entry.key.clone()),
-                        ..problem
-                    });
+                    self.problems.push(Problem { server: Some(entry.key.clone()), ..problem });
                     continue;
                 }
             };
@@ -132,13 +119,8 @@ impl<'a> Parts<'a> {
                         let (first, second) = (shown(&first.key), shown(&entry.key));
                         format!("{first} (line {line}) and {second} come to the same name `{name}`")
                     };
-                    let problem = source
-                        .problem(&entry.key_span, message)
-                        .hint("rename one of them");
-                    Named::Twice(Problem {
-                        server: Some(name.to_string()),
-                        ..problem
-                    })
+                    let problem = source.problem(&entry.key_span, message).hint("rename one of them");
+                    Named::Twice(Problem { server: Some(name.to_string()), ..problem })
                 }
                 Some(Named::Twice(_)) => continue,
             };

@@ -29,16 +29,10 @@ pub(super) fn options() -> ParseOptions {
 pub(super) fn parse(text: &str) -> Result<Node, (Span, String)> {
     let parsed = jsonc_parser::parse_to_ast(text, &Default::default(), &options()).map_err(|error| {
         let reason = error.kind().to_string();
-        (
-            span(error.range()),
-            format!("this is not valid JSON: {}", lower_first(&reason)),
-        )
+        (span(error.range()), format!("this is not valid JSON: {}", lower_first(&reason)))
     })?;
     let Some(value) = parsed.value else {
-        return Err((
-            text.len()..text.len(),
-            "the file is empty; the least it can hold is `{}`".into(),
-        ));
+        return Err((text.len()..text.len(), "the file is empty; the least it can hold is `{}`".into()));
     };
     node(value, DEPTH_MAX)
 }
@@ -52,10 +46,7 @@ fn node(value: ast::Value<'_>, depth: usize) -> Result<Node, (Span, String)> {
         ast::Value::StringLit(text) => Value::Text(text.value.into_owned()),
         ast::Value::NumberLit(number) => {
             // The reader has checked the spelling; what overflows is not a number that any field takes.
-            Value::Number(
-                number.value.parse().unwrap_or(f64::INFINITY),
-                number.value.to_owned(),
-            )
+            Value::Number(number.value.parse().unwrap_or(f64::INFINITY), number.value.to_owned())
         }
         ast::Value::BooleanLit(flag) => Value::Bool(flag.value),
         ast::Value::NullKeyword(_) => Value::Null,
@@ -64,10 +55,7 @@ fn node(value: ast::Value<'_>, depth: usize) -> Result<Node, (Span, String)> {
             Value::List(items.collect::<Result<_, _>>()?)
         }
         ast::Value::Object(object) => {
-            let entries = object
-                .properties
-                .into_iter()
-                .map(|property| entry(property, depth - 1));
+            let entries = object.properties.into_iter().map(|property| entry(property, depth - 1));
             Value::Table(entries.collect::<Result<_, _>>()?)
         }
     };
@@ -79,11 +67,7 @@ fn entry(property: ast::ObjectProp<'_>, depth: usize) -> Result<Entry, (Span, St
         ObjectPropName::String(text) => span(text.range),
         ObjectPropName::Word(word) => span(word.range),
     };
-    Ok(Entry {
-        key: property.name.into_string(),
-        key_span,
-        node: node(property.value, depth)?,
-    })
+    Ok(Entry { key: property.name.into_string(), key_span, node: node(property.value, depth)? })
 }
 
 fn span(range: Range) -> Span {
@@ -92,8 +76,5 @@ fn span(range: Range) -> Span {
 
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars
-        .next()
-        .map(|c| c.to_lowercase().chain(chars).collect())
-        .unwrap_or_default()
+    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }

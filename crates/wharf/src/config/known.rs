@@ -24,62 +24,26 @@ pub(super) struct Field {
 }
 
 const fn field(name: &'static str, of: For) -> Field {
-    Field {
-        name,
-        also: &[],
-        in_json: &[],
-        of,
-    }
+    Field { name, also: &[], in_json: &[], of }
 }
 
 static FIELDS: [Field; 19] = [
     field("command", For::Program),
     field("args", For::Program),
-    Field {
-        also: &["environment"],
-        ..field("env", For::Program)
-    },
-    Field {
-        in_json: &["envPassthrough"],
-        ..field("env_passthrough", For::Program)
-    },
+    Field { also: &["environment"], ..field("env", For::Program) },
+    Field { in_json: &["envPassthrough"], ..field("env_passthrough", For::Program) },
     field("cwd", For::Program),
-    Field {
-        in_json: &["serverUrl"],
-        ..field("url", For::Endpoint)
-    },
+    Field { in_json: &["serverUrl"], ..field("url", For::Endpoint) },
     field("headers", For::Endpoint),
-    Field {
-        also: &["type"],
-        ..field("transport", For::Any)
-    },
+    Field { also: &["type"], ..field("transport", For::Any) },
     field("enabled", For::Any),
-    Field {
-        in_json: &["disabled"],
-        ..field("\u{0}disabled", For::Any)
-    },
+    Field { in_json: &["disabled"], ..field("\u{0}disabled", For::Any) },
     field("debug", For::Any),
-    Field {
-        in_json: &["request_timeout_ms"],
-        ..field("timeout", For::Any)
-    },
-    Field {
-        also: &["startup_timeout"],
-        in_json: &["startupTimeout"],
-        ..field("start_timeout", For::Any)
-    },
-    Field {
-        in_json: &["toolPrefix"],
-        ..field("tool_prefix", For::Any)
-    },
-    Field {
-        in_json: &["enabledTools", "includeTools"],
-        ..field("enabled_tools", For::Any)
-    },
-    Field {
-        in_json: &["disabledTools", "excludeTools"],
-        ..field("disabled_tools", For::Any)
-    },
+    Field { in_json: &["request_timeout_ms"], ..field("timeout", For::Any) },
+    Field { also: &["startup_timeout"], in_json: &["startupTimeout"], ..field("start_timeout", For::Any) },
+    Field { in_json: &["toolPrefix"], ..field("tool_prefix", For::Any) },
+    Field { in_json: &["enabledTools", "includeTools"], ..field("enabled_tools", For::Any) },
+    Field { in_json: &["disabledTools", "excludeTools"], ..field("disabled_tools", For::Any) },
     field("share", For::Any),
     field("sandbox", For::Any),
     field("connect", For::Any),
@@ -110,40 +74,16 @@ const SILENT: [&str; 16] = [
 
 /// Other clients' fields that would have changed what happens, and what to do instead.
 const EXPLAINED: [(&str, &str); 13] = [
-    (
-        "headersHelper",
-        "is not supported: give the headers in `headers`, with `${VAR}` for a secret",
-    ),
-    (
-        "envFile",
-        "is not supported: give the variables in `env`, or name them in `env_passthrough`",
-    ),
+    ("headersHelper", "is not supported: give the headers in `headers`, with `${VAR}` for a secret"),
+    ("envFile", "is not supported: give the variables in `env`, or name them in `env_passthrough`"),
     ("oauth", "is not supported yet: give a token in `headers`"),
     ("auth", "is not supported yet: give a token in `headers`"),
-    (
-        "authentication",
-        "is not supported yet: give a token in `headers`",
-    ),
-    (
-        "authProviderType",
-        "is not supported yet: give a token in `headers`",
-    ),
-    (
-        "apiKey",
-        "is not supported: give the key in `headers`, with `${VAR}` for the secret",
-    ),
-    (
-        "requestOptions",
-        "is not supported: give the headers in `headers`",
-    ),
-    (
-        "sandboxEnabled",
-        "is another client's sandbox and has no effect here",
-    ),
-    (
-        "tools",
-        "is not supported: use `enabled_tools` and `disabled_tools`",
-    ),
+    ("authentication", "is not supported yet: give a token in `headers`"),
+    ("authProviderType", "is not supported yet: give a token in `headers`"),
+    ("apiKey", "is not supported: give the key in `headers`, with `${VAR}` for the secret"),
+    ("requestOptions", "is not supported: give the headers in `headers`"),
+    ("sandboxEnabled", "is another client's sandbox and has no effect here"),
+    ("tools", "is not supported: use `enabled_tools` and `disabled_tools`"),
     ("include_tags", "is not supported: use `enabled_tools`"),
     ("exclude_tags", "is not supported: use `disabled_tools`"),
     ("sse_read_timeout", "is not supported: use `timeout`"),
@@ -205,9 +145,7 @@ fn suggestion(key: &str) -> Option<String> {
         "prefix" => "tool_prefix",
         "shared" => "share",
         _ => {
-            let names = FIELDS
-                .iter()
-                .flat_map(|f| std::iter::once(f.name).chain(f.also.iter().copied()));
+            let names = FIELDS.iter().flat_map(|f| std::iter::once(f.name).chain(f.also.iter().copied()));
             let snake: String = key.chars().flat_map(snake_case).collect();
             nearest(&snake, names.filter(|name| *name != DISABLED))?
         }
@@ -223,8 +161,5 @@ fn snake_case(c: char) -> impl Iterator<Item = char> {
 /// The names of all fields, for a message.
 pub(super) fn names() -> String {
     let names = FIELDS.iter().map(|f| f.name).filter(|name| *name != DISABLED);
-    names
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

@@ -91,11 +91,7 @@ struct Layers<'a> {
 /// If a file named on the command line is missing, or a `wharf.toml` that has a say cannot be read, is open to other
 /// users, or has an invalid `[policy]` or `[limits]`: then nobody knows what it forbids.
 pub fn load(sources: &Sources) -> Result<Config> {
-    let mut layers = Layers {
-        sources,
-        slots: IndexMap::new(),
-        config: Config::default(),
-    };
+    let mut layers = Layers { sources, slots: IndexMap::new(), config: Config::default() };
     layers.give(|origin| *origin == Origin::BuiltIn);
     let user = sources.user.as_deref();
     if sources.explicit.is_empty() {
@@ -135,10 +131,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 impl Layers<'_> {
     fn give(&mut self, wanted: impl Fn(&Origin) -> bool) {
         for server in self.sources.given.iter().filter(|server| wanted(&server.origin)) {
-            let slot = Slot {
-                enabled: server.enabled,
-                server: Ok(Box::new(server.clone())),
-            };
+            let slot = Slot { enabled: server.enabled, server: Ok(Box::new(server.clone())) };
             self.slots.insert(server.name.clone(), slot);
         }
     }
@@ -229,13 +222,7 @@ impl Layers<'_> {
             let entry = match named {
                 Named::Once(entry) => entry,
                 Named::Twice(problem) => {
-                    self.slots.insert(
-                        name,
-                        Slot {
-                            enabled: true,
-                            server: Err(vec![problem]),
-                        },
-                    );
+                    self.slots.insert(name, Slot { enabled: true, server: Err(vec![problem]) });
                     continue;
                 }
             };
@@ -269,10 +256,7 @@ impl Layers<'_> {
             if on { "on" } else { "off" }
         );
         let problem = source.problem(&entry.key_span, message);
-        let problem = Problem {
-            server: Some(entry.key.clone()),
-            ..problem
-        };
+        let problem = Problem { server: Some(entry.key.clone()), ..problem };
         if on {
             self.config
                 .problems
@@ -322,11 +306,7 @@ impl Layers<'_> {
 /// The folder that relative paths in a file start from.
 fn base_of(path: &Path) -> Option<PathBuf> {
     let folder = path.parent()?;
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     std::fs::canonicalize(folder).ok()
 }
 

@@ -35,24 +35,16 @@ pub(super) fn apply(node: &Node, source: &Source, only_lower: bool, to: &mut Lim
                 Some(name) => format!("did you mean `{name}`?"),
                 None => format!("the limits are {}", names.map(|n| format!("`{n}`")).join(", ")),
             };
-            return Err(Refusal::Invalid(Box::new(
-                source.problem(&entry.key_span, message).hint(hint),
-            )));
+            return Err(Refusal::Invalid(Box::new(source.problem(&entry.key_span, message).hint(hint))));
         };
-        let least = if *name == "banner_lines" || *name == "unexpected_notifications" {
-            0
-        } else {
-            1
-        };
+        let least = if *name == "banner_lines" || *name == "unexpected_notifications" { 0 } else { 1 };
         let value = match &entry.node.value {
             Value::Number(number, spelling) => spelling.parse::<usize>().ok().filter(|_| number.is_finite()),
             _ => None,
         };
         let Some(value) = value.filter(|value| (least..=*most).contains(value)) else {
             let message = format!("`{name}` must be a whole number from {least} to {most}");
-            return Err(Refusal::Invalid(Box::new(
-                source.problem(&entry.node.span, message),
-            )));
+            return Err(Refusal::Invalid(Box::new(source.problem(&entry.node.span, message))));
         };
         let field = match *name {
             "line" => &mut next.line,
@@ -65,9 +57,7 @@ pub(super) fn apply(node: &Node, source: &Source, only_lower: bool, to: &mut Lim
         if only_lower && value > *field {
             let message =
                 format!("a project's file may lower a limit, not raise it: `{name}` is {field} so far");
-            return Err(Refusal::Widens(Box::new(
-                source.problem(&entry.node.span, message),
-            )));
+            return Err(Refusal::Widens(Box::new(source.problem(&entry.node.span, message))));
         }
         *field = value;
     }

@@ -57,27 +57,15 @@ impl Node {
     }
 
     pub(super) fn as_text(&self) -> Option<&str> {
-        if let Value::Text(text) = &self.value {
-            Some(text)
-        } else {
-            None
-        }
+        if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
     pub(super) fn as_list(&self) -> Option<&[Self]> {
-        if let Value::List(items) = &self.value {
-            Some(items)
-        } else {
-            None
-        }
+        if let Value::List(items) = &self.value { Some(items) } else { None }
     }
 
     pub(super) fn as_table(&self) -> Option<&[Entry]> {
-        if let Value::Table(entries) = &self.value {
-            Some(entries)
-        } else {
-            None
-        }
+        if let Value::Table(entries) = &self.value { Some(entries) } else { None }
     }
 
     /// The first key that stands twice in one table, here or below, as (first, second).
@@ -95,7 +83,5 @@ impl Node {
 /// The first key that stands twice in this table, as (first, second).
 pub(super) fn duplicate_key(entries: &[Entry]) -> Option<(&Entry, &Entry)> {
     let mut seen = std::collections::HashMap::new();
-    entries
-        .iter()
-        .find_map(|entry| seen.insert(entry.key.as_str(), entry).map(|first| (first, entry)))
+    entries.iter().find_map(|entry| seen.insert(entry.key.as_str(), entry).map(|first| (first, entry)))
 }

@@ -25,32 +25,21 @@ pub(super) fn describe(parts: &Parts<'_>, format: Format) -> Vec<PendingServer> 
             Named::Once(entry) => (what(&entry.node), variables(&entry.node, format)),
             Named::Twice(_) => ("stands there twice".to_owned(), Vec::new()),
         };
-        PendingServer {
-            name: name.to_string(),
-            does,
-            reads,
-        }
+        PendingServer { name: name.to_string(), does, reads }
     };
     parts.servers.iter().map(describe).collect()
 }
 
 fn get<'a>(node: &'a Node, keys: &[&str]) -> Option<&'a Node> {
     let found = |entry: &&Entry| keys.contains(&entry.key.as_str());
-    node.as_table()
-        .unwrap_or_default()
-        .iter()
-        .find(found)
-        .map(|entry| &entry.node)
+    node.as_table().unwrap_or_default().iter().find(found).map(|entry| &entry.node)
 }
 
 fn what(node: &Node) -> String {
     let words = |node: Option<&Node>| -> Vec<String> {
         match node.map(|node| &node.value) {
             Some(Value::Text(text)) => vec![text.clone()],
-            Some(Value::List(items)) => items
-                .iter()
-                .filter_map(|i| i.as_text().map(str::to_owned))
-                .collect(),
+            Some(Value::List(items)) => items.iter().filter_map(|i| i.as_text().map(str::to_owned)).collect(),
             _ => Vec::new(),
         }
     };
@@ -75,11 +64,7 @@ fn what(node: &Node) -> String {
 fn masked(line: &[String]) -> String {
     let word = |(at, word): (usize, &String)| {
         let after_flag = at > 0 && is_credential_flag(&line[at - 1]);
-        if after_flag || carries_credential(word) {
-            "***".to_owned()
-        } else {
-            word.clone()
-        }
+        if after_flag || carries_credential(word) { "***".to_owned() } else { word.clone() }
     };
     let text = line.iter().enumerate().map(word).collect::<Vec<_>>().join(" ");
     let text = Escaped(&text).to_string();
@@ -96,12 +81,8 @@ fn variables(node: &Node, format: Format) -> Vec<String> {
             found.push(name);
         }
     };
-    walk(node, &mut |text| {
-        expand::names(text, format).into_iter().for_each(&mut add)
-    });
-    for item in get(node, &["env_passthrough", "envPassthrough"])
-        .and_then(Node::as_list)
-        .unwrap_or_default()
+    walk(node, &mut |text| expand::names(text, format).into_iter().for_each(&mut add));
+    for item in get(node, &["env_passthrough", "envPassthrough"]).and_then(Node::as_list).unwrap_or_default()
     {
         if let Some(name) = item.as_text() {
             add(Escaped(name).to_string());

@@ -37,19 +37,12 @@ pub enum PackageRule {
     Any,
     /// Only packages with an exact version.
     Pinned,
-    /// Only these, exactly as written.
+    /// Only these: a name stands for all its versions, `name@1.2.3` or `name==1.2.3` for that one.
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 7] = [
-    "strict",
-    "commands",
-    "extend_defaults",
-    "packages",
-    "env_allow",
-    "arguments_allow",
-    "private_networks",
-];
+const KEYS: [&str; 7] =
+    ["strict", "commands", "extend_defaults", "packages", "env_allow", "arguments_allow", "private_networks"];
 
 // === impl PolicySettings ===
 
@@ -133,11 +126,7 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         if !to.extend_defaults && commands.iter().any(|command| !known.contains(command)) {
             return Err(widens("commands", "names a command that is not allowed so far"));
         }
-        let within = |command: &String| {
-            to.commands_within
-                .as_ref()
-                .is_none_or(|list| list.contains(command))
-        };
+        let within = |command: &String| to.commands_within.as_ref().is_none_or(|list| list.contains(command));
         next.commands_within = Some(commands.into_iter().filter(within).collect());
     } else if written.extend_defaults == Some(true) && !to.extend_defaults {
         return Err(widens("extend_defaults", "would bring the built-in set back"));
@@ -158,10 +147,7 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
     }
     if let Some(lines) = written.arguments_allow {
         if lines.iter().any(|line| !to.arguments_allow.contains(line)) {
-            return Err(widens(
-                "arguments_allow",
-                "names a command line that is not allowed so far",
-            ));
+            return Err(widens("arguments_allow", "names a command line that is not allowed so far"));
         }
         next.arguments_allow = lines;
     }
@@ -190,11 +176,21 @@ impl PackageRule {
     fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Any) | (Self::Pinned, Self::Pinned) => true,
-            (Self::Listed(mine), Self::Listed(theirs)) => mine.iter().all(|package| theirs.contains(package)),
+            (Self::Listed(mine), Self::Listed(theirs)) => {
+                let covers =
+                    |package: &str| theirs.iter().any(|their| their == package || their == name_of(package));
+                mine.iter().all(|package| covers(package))
+            }
             (Self::Listed(mine), Self::Pinned) => mine.iter().all(|package| is_pinned(package)),
             _ => false,
         }
     }
+}
+
+/// A package without its version.
+fn name_of(package: &str) -> &str {
+    let cut = package.find("==").or_else(|| package.get(1..)?.rfind('@').map(|at| at + 1));
+    cut.map_or(package, |cut| &package[..cut])
 }
 
 /// Whether a package is written with an exact version: `pkg@1.2.3`, `@scope/pkg@1.2.3` or `pkg==1.2.3`.
@@ -218,11 +214,7 @@ fn key_span(node: &Node, key: &str) -> Span {
 
 fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
     let Some(entries) = node.as_table() else {
-        return Err(wrong(
-            source,
-            &node.span,
-            format!("`policy` must be a table, not {}", node.kind()),
-        ));
+        return Err(wrong(source, &node.span, format!("`policy` must be a table, not {}", node.kind())));
     };
     let mut written = Written::default();
     for entry in entries {
@@ -239,10 +231,9 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
                 let problem = source.problem(&entry.key_span, message);
                 return Err(Box::new(match nearest(unknown, KEYS) {
                     Some(name) => problem.hint(format!("did you mean `{name}`?")),
-                    None => problem.hint(format!(
-                        "the rules are {}",
-                        KEYS.map(|k| format!("`{k}`")).join(", ")
-                    )),
+                    None => {
+                        problem.hint(format!("the rules are {}", KEYS.map(|k| format!("`{k}`")).join(", ")))
+                    }
                 }));
             }
         }
@@ -269,26 +260,14 @@ fn flag(entry: &Entry, source: &Source) -> Result<bool, Box<Problem>> {
 
 fn texts(entry: &Entry, source: &Source) -> Result<Vec<String>, Box<Problem>> {
     let Some(items) = entry.node.as_list() else {
-        let message = format!(
-            "`{}` must be a list of strings, not {}",
-            entry.key,
-            entry.node.kind()
-        );
+        let message = format!("`{}` must be a list of strings, not {}", entry.key, entry.node.kind());
         return Err(wrong(source, &entry.node.span, message));
     };
     let text = |item: &Node| match item.as_text().map(str::trim) {
-        Some("") => Err(wrong(
-            source,
-            &item.span,
-            format!("an entry of `{}` is empty", entry.key),
-        )),
+        Some("") => Err(wrong(source, &item.span, format!("an entry of `{}` is empty", entry.key))),
         Some(text) => Ok(text.to_owned()),
         None => {
-            let message = format!(
-                "an entry of `{}` must be a string, not {}",
-                entry.key,
-                item.kind()
-            );
+            let message = format!("an entry of `{}` must be a string, not {}", entry.key, item.kind());
             Err(wrong(source, &item.span, message))
         }
     };
@@ -312,17 +291,10 @@ fn command_lines(entry: &Entry, source: &Source) -> Result<Vec<Vec<String>>, Box
     let is_nested = items.iter().any(|item| item.as_list().is_some());
     if !is_nested {
         let lines = texts(entry, source)?;
-        return Ok(lines
-            .iter()
-            .map(|line| line.split_whitespace().map(str::to_owned).collect())
-            .collect());
+        return Ok(lines.iter().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect());
     }
     let line = |item: &Node| {
-        let named = Entry {
-            key: entry.key.clone(),
-            key_span: entry.key_span.clone(),
-            node: item.clone(),
-        };
+        let named = Entry { key: entry.key.clone(), key_span: entry.key_span.clone(), node: item.clone() };
         texts(&named, source)
     };
     items.iter().map(line).collect()

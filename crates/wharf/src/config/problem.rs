@@ -44,13 +44,7 @@ pub struct Place {
 impl Problem {
     /// A problem of a file as a whole.
     pub(super) fn of_file(file: impl Into<PathBuf>, message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            file: file.into(),
-            place: None,
-            server: None,
-            hint: None,
-        }
+        Self { message: message.into(), file: file.into(), place: None, server: None, hint: None }
     }
 
     /// With the next step.
@@ -62,10 +56,7 @@ impl Problem {
 
     /// As the error that ends a load or a command. The hint goes along as the error's own.
     pub fn to_error(&self) -> Error {
-        Error::Config {
-            message: self.without_hint(),
-            hint: self.hint.clone(),
-        }
+        Error::Config { message: self.without_hint(), hint: self.hint.clone() }
     }
 
     /// The line, counted from 1, where there is one.
@@ -124,9 +115,7 @@ pub(super) fn shown(name: &str) -> String {
 /// The known name nearest to what was written, if it is near at all.
 pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written: String = written.chars().take(64).flat_map(char::to_lowercase).collect();
-    let scored = known
-        .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&written, name), name));
+    let scored = known.into_iter().map(|name| (strsim::damerau_levenshtein(&written, name), name));
     let (distance, name) = scored.min_by_key(|(distance, _)| *distance)?;
     (distance <= 1 + name.chars().count() / 4).then_some(name)
 }

@@ -41,10 +41,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Contents>, Box<Problem>> {
         Err(error) => return Err(failed(error)),
     };
     if !facts.is_file() {
-        return Err(Box::new(Problem::of_file(
-            path,
-            "cannot read the file: it is not a regular file",
-        )));
+        return Err(Box::new(Problem::of_file(path, "cannot read the file: it is not a regular file")));
     }
     let file = File::open(path).map_err(failed)?;
     let facts = file.metadata().map_err(failed)?;
@@ -52,29 +49,16 @@ pub(super) fn read(path: &Path) -> Result<Option<Contents>, Box<Problem>> {
     // One byte more than allowed, because a file may grow between the question and the answer.
     file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_MAX {
-        return Err(Box::new(Problem::of_file(
-            path,
-            format!("the file is larger than {FILE_MAX} bytes"),
-        )));
+        return Err(Box::new(Problem::of_file(path, format!("the file is larger than {FILE_MAX} bytes"))));
     }
-    Ok(Some(Contents {
-        bytes,
-        writable: file_writable(&facts).max(folder_writable(path)),
-    }))
+    Ok(Some(Contents { bytes, writable: file_writable(&facts).max(folder_writable(path)) }))
 }
 
 /// The bytes as text, without a byte order mark.
 pub(super) fn text(path: &Path, bytes: &[u8]) -> Result<String, Box<Problem>> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
-        let line = bytes[..error.valid_up_to()]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count()
-            + 1;
-        Box::new(Problem::of_file(
-            path,
-            format!("the file is not UTF-8 text (line {line})"),
-        ))
+        let line = bytes[..error.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
+        Box::new(Problem::of_file(path, format!("the file is not UTF-8 text (line {line})")))
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
 }
@@ -84,19 +68,12 @@ pub(super) fn refuse_writable(path: &Path, writable: Writable, limit: Writable) 
     if writable <= limit {
         return Ok(());
     }
-    let who = if writable == Writable::World {
-        "every user of this machine"
-    } else {
-        "its group"
-    };
+    let who = if writable == Writable::World { "every user of this machine" } else { "its group" };
     let problem = Problem::of_file(
         path,
         format!("the file, or its folder, can be written by {who}, so it is not trusted"),
     );
-    Err(Box::new(problem.hint(format!(
-        "chmod go-w {}",
-        crate::text::Escaped(&path.to_string_lossy())
-    ))))
+    Err(Box::new(problem.hint(format!("chmod go-w {}", crate::text::Escaped(&path.to_string_lossy())))))
 }
 
 #[cfg(unix)]
@@ -119,11 +96,7 @@ fn folder_writable(path: &Path) -> Writable {
         .parent()
         .and_then(|folder| fs::metadata(folder).ok())
         .map_or(0, |facts| facts.permissions().mode());
-    if mode & 0o002 != 0 && mode & 0o1000 == 0 {
-        Writable::World
-    } else {
-        Writable::OwnerOnly
-    }
+    if mode & 0o002 != 0 && mode & 0o1000 == 0 { Writable::World } else { Writable::OwnerOnly }
 }
 
 #[cfg(not(unix))]

@@ -144,14 +144,7 @@ impl ServerConfig {
         args: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        Self::new(
-            name,
-            Transport::Stdio(Stdio {
-                command: command.into(),
-                args,
-                ..Stdio::default()
-            }),
-        )
+        Self::new(name, Transport::Stdio(Stdio { command: command.into(), args, ..Stdio::default() }))
     }
 
     /// `stdio`, `http` or `sse`.
@@ -187,10 +180,7 @@ impl ServerConfig {
                 part(&stdio.command);
                 stdio.args.iter().for_each(|a| part(a));
                 part("env");
-                stdio
-                    .env
-                    .iter()
-                    .for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
+                stdio.env.iter().for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
                 part("passthrough");
                 stdio.env_passthrough.iter().for_each(|n| part(n));
                 part(&format!("{:?} {:?}", stdio.cwd, stdio.base));

@@ -47,12 +47,7 @@ impl Source {
             Format::Toml => format_toml::parse(&text),
             Format::Json => format_json::parse(&text),
         };
-        let mut source = Self {
-            path: path.to_owned(),
-            format,
-            text,
-            hidden: Vec::new(),
-        };
+        let mut source = Self { path: path.to_owned(), format, text, hidden: Vec::new() };
         match parsed {
             Ok(tree) => {
                 source.hide(&tree, false);
@@ -68,22 +63,12 @@ impl Source {
     /// A problem at a place.
     pub(super) fn problem(&self, span: &Span, message: impl Into<String>) -> Problem {
         let place = Some(self.place(span));
-        Problem {
-            message: message.into(),
-            file: self.path.clone(),
-            place,
-            server: None,
-            hint: None,
-        }
+        Problem { message: message.into(), file: self.path.clone(), place, server: None, hint: None }
     }
 
     /// The line of a byte, counted from 1.
     pub(super) fn line_of(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at.min(self.text.len())]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count()
-            + 1
+        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
     }
 
     /// The part of a value's place where a needle stands, or the whole place if the value spells it otherwise.
@@ -98,10 +83,7 @@ impl Source {
         let at = at.min(self.text.len());
         let bytes = self.text.as_bytes();
         let start = bytes[..at].iter().rposition(|b| *b == b'\n').map_or(0, |n| n + 1);
-        let end = bytes[at..]
-            .iter()
-            .position(|b| *b == b'\n')
-            .map_or(bytes.len(), |n| at + n);
+        let end = bytes[at..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| at + n);
         start..end
     }
 
@@ -155,10 +137,7 @@ impl Source {
             }
             Value::Number(..) if secret => self.hidden.push(node.span.clone()),
             Value::List(items) => {
-                let words: Vec<&str> = items
-                    .iter()
-                    .map(|item| item.as_text().unwrap_or_default())
-                    .collect();
+                let words: Vec<&str> = items.iter().map(|item| item.as_text().unwrap_or_default()).collect();
                 for (at, item) in items.iter().enumerate() {
                     let after_flag = at > 0 && args::is_credential_flag(words[at - 1]);
                     self.hide(item, secret || after_flag);
@@ -186,19 +165,11 @@ impl Source {
         }
         let mut from = raw.find(|c| c != '"' && c != '\'').unwrap_or(raw.len());
         let end = raw.trim_end_matches(['"', '\'']).len();
-        while let Some(open) = raw
-            .get(from..end)
-            .and_then(|rest| rest.find("${"))
-            .map(|at| from + at)
-        {
+        while let Some(open) = raw.get(from..end).and_then(|rest| rest.find("${")).map(|at| from + at) {
             self.hidden.push(span.start + from..span.start + open);
-            let name = raw[open + 2..end]
-                .find([':', '}'])
-                .map_or(end, |at| open + 2 + at);
+            let name = raw[open + 2..end].find([':', '}']).map_or(end, |at| open + 2 + at);
             let name = if raw[open..].starts_with("${env:") {
-                raw[open + 6..end]
-                    .find([':', '}'])
-                    .map_or(end, |at| open + 6 + at)
+                raw[open + 6..end].find([':', '}']).map_or(end, |at| open + 6 + at)
             } else {
                 name
             };

@@ -55,11 +55,7 @@ pub(super) fn read(reader: &mut Reader<'_>, fields: &Fields<'_>, name: &Span) ->
         (None, Some(url), None) => {
             let remote = remote(reader, fields, url)?;
             let is_sse = remote.url.expose().path().trim_end_matches('/').ends_with("/sse");
-            Some(if is_sse {
-                Transport::Sse(remote)
-            } else {
-                Transport::Http(remote)
-            })
+            Some(if is_sse { Transport::Sse(remote) } else { Transport::Http(remote) })
         }
         (None, Some(url), Some(Kind::Http)) => remote(reader, fields, url).map(Transport::Http),
         (None, Some(url), Some(Kind::Sse)) => remote(reader, fields, url).map(Transport::Sse),
@@ -96,10 +92,8 @@ fn stdio(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry) -> Option<
         Value::Text(_) => vec![(reader.text(fields, "command")?, &entry.node.span)],
         Value::List(_) => reader.texts(fields, "command")?,
         _ => {
-            let message = format!(
-                "`command` must be a string or a list of strings, not {}",
-                entry.node.kind()
-            );
+            let message =
+                format!("`command` must be a string or a list of strings, not {}", entry.node.kind());
             return reader.wrong(&entry.node.span, message);
         }
     };
@@ -114,11 +108,7 @@ fn stdio(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry) -> Option<
     }
     verbatim(reader, "command", command, place)?;
     // Everything is read before anything fails, so that one look shows all that is wrong.
-    let more = if fields.contains_key("args") {
-        reader.texts(fields, "args")
-    } else {
-        Some(Vec::new())
-    };
+    let more = if fields.contains_key("args") { reader.texts(fields, "args") } else { Some(Vec::new()) };
     let args = more.and_then(|more| arguments(reader, words.into_iter().chain(more).collect()));
     let env = environment(reader, fields);
     let env_passthrough = passthrough(reader, fields);
@@ -191,10 +181,8 @@ fn environment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<IndexMap<
     let mut complete = Some(());
     for entry in entries {
         if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
-            complete = reader.wrong(
-                &entry.key_span,
-                format!("{} is not the name of a variable", shown(&entry.key)),
-            );
+            complete =
+                reader.wrong(&entry.key_span, format!("{} is not the name of a variable", shown(&entry.key)));
             continue;
         }
         let value = match &entry.node.value {
@@ -232,10 +220,7 @@ fn passthrough(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Vec<Strin
 fn remote(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry) -> Option<Remote> {
     let url = address(reader, fields, entry);
     let headers = headers(reader, fields);
-    Some(Remote {
-        url: url?,
-        headers: headers?,
-    })
+    Some(Remote { url: url?, headers: headers? })
 }
 
 fn address(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry) -> Option<SecretUrl> {
@@ -265,15 +250,10 @@ fn headers(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<IndexMap<Stri
     let mut complete = Some(());
     for entry in entries {
         if HeaderName::from_bytes(entry.key.as_bytes()).is_err() {
-            complete = reader.wrong(
-                &entry.key_span,
-                format!("{} is not the name of a header", shown(&entry.key)),
-            );
+            complete =
+                reader.wrong(&entry.key_span, format!("{} is not the name of a header", shown(&entry.key)));
         } else if headers.keys().any(|known| known.eq_ignore_ascii_case(&entry.key)) {
-            complete = reader.wrong(
-                &entry.key_span,
-                format!("header {} stands twice", shown(&entry.key)),
-            );
+            complete = reader.wrong(&entry.key_span, format!("header {} stands twice", shown(&entry.key)));
         } else if let Some(value) = secret(reader, entry) {
             if HeaderValue::from_str(value.expose()).is_err() {
                 let message = format!(
@@ -294,10 +274,9 @@ fn table<'e>(reader: &mut Reader<'_>, entry: &'e Entry) -> Option<&'e [Entry]> {
     let Node { span, .. } = &entry.node;
     match entry.node.as_table() {
         Some(entries) => Some(entries),
-        None => reader.wrong(
-            span,
-            format!("{} must be a table, not {}", shown(&entry.key), entry.node.kind()),
-        ),
+        None => {
+            reader.wrong(span, format!("{} must be a table, not {}", shown(&entry.key), entry.node.kind()))
+        }
     }
 }
 
@@ -306,11 +285,7 @@ fn secret(reader: &mut Reader<'_>, entry: &Entry) -> Option<Secret> {
     if entry.node.as_text().is_none() {
         return reader.wrong(
             &entry.node.span,
-            format!(
-                "{} must be a string, not {}",
-                shown(&entry.key),
-                entry.node.kind()
-            ),
+            format!("{} must be a string, not {}", shown(&entry.key), entry.node.kind()),
         );
     }
     let (text, span) = reader.item(&entry.key, &entry.node)?;
@@ -329,11 +304,7 @@ fn expand(reader: &mut Reader<'_>, text: &str, span: &Span) -> Option<Expanded> 
                 }
                 _ => format!("set {name}, or write `${{{name}:-default}}`"),
             };
-            reader.wrong_with(
-                &place,
-                format!("the environment variable `{name}` is not set"),
-                hint,
-            )
+            reader.wrong_with(&place, format!("the environment variable `{name}` is not set"), hint)
         }
         Err(Trouble::Malformed { reason, hint }) => {
             reader.wrong_with(&reader.source.narrow(span, "${"), reason, hint)

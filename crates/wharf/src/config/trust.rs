@@ -69,10 +69,7 @@ impl TrustStore {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let Some(contents) = read::read(&path)? else {
-            return Ok(Self {
-                path: Some(path),
-                files: BTreeMap::new(),
-            });
+            return Ok(Self { path: Some(path), files: BTreeMap::new() });
         };
         read::refuse_writable(&path, contents.writable, Writable::OwnerOnly)?;
         let broken = |reason: String| {
@@ -86,10 +83,7 @@ impl TrustStore {
         if stored.version != VERSION {
             return Err(broken(format!("version {} is not known", stored.version)));
         }
-        Ok(Self {
-            path: Some(path),
-            files: stored.files,
-        })
+        Ok(Self { path: Some(path), files: stored.files })
     }
 
     /// Whether exactly these bytes were trusted at this path.
@@ -144,10 +138,7 @@ impl TrustStore {
 
     fn keep(&self) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        let stored = OnDisk {
-            version: VERSION,
-            files: self.files.clone(),
-        };
+        let stored = OnDisk { version: VERSION, files: self.files.clone() };
         let mut text =
             serde_json::to_string_pretty(&stored).map_err(|error| Error::Internal(error.to_string()))?;
         text.push('\n');
@@ -157,13 +148,11 @@ impl TrustStore {
 
 /// The SHA-256 of a content, in hexadecimal.
 pub(super) fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::with_capacity(64), |mut out, byte| {
-            // Writing to a `String` cannot fail.
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut out, byte| {
+        // Writing to a `String` cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
 }
 
 fn canonical(path: &Path) -> Result<String> {

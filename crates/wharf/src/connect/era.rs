@@ -35,18 +35,11 @@ const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl EraStore for EraMemory {
     fn get(&self, key: &str) -> Option<Verdict> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .copied()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
     fn put(&self, key: &str, verdict: Verdict) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key.to_owned(), verdict);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), verdict);
     }
 }
 
@@ -60,12 +53,9 @@ impl Verdict {
 /// Under which key a server's verdict is kept: what decides which program answers, and no secret.
 pub(super) fn key(config: &ServerConfig) -> String {
     let text = match &config.transport {
-        Transport::Stdio(stdio) => format!(
-            "stdio\0{}\0{}\0{:?}",
-            stdio.command,
-            stdio.args.join("\0"),
-            stdio.cwd
-        ),
+        Transport::Stdio(stdio) => {
+            format!("stdio\0{}\0{}\0{:?}", stdio.command, stdio.args.join("\0"), stdio.cwd)
+        }
         Transport::Http(remote) | Transport::Sse(remote) => format!("url\0{}", remote.url),
     };
     let hash = Sha256::digest(text.as_bytes());

@@ -62,21 +62,14 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         }
         Ended::Answer(Err(Failure::Rpc(rpc))) if code::is_modern(rpc.code) => {
             let reason = format!("it refused `server/discover`: {rpc}");
-            Err(Error::Protocol {
-                server: wire.server.clone(),
-                reason,
-                stderr: wire.link.stderr(),
-            })
+            Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
         }
         // Any other error is how a server of the older era says that it does not know the question.
         Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Ok(Probe::Legacy),
         Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
         Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
         Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
-        other => Err(wire
-            .judge(other, &request)
-            .err()
-            .unwrap_or_else(|| Error::Internal("probe".into()))),
+        other => Err(wire.judge(other, &request).err().unwrap_or_else(|| Error::Internal("probe".into()))),
     }
 }
 
@@ -101,8 +94,7 @@ pub(super) async fn initialize(wire: Wire, intro: &Introduction) -> Result<Conne
         wire.inbox.allow_batches();
     }
     wire.link.agreed(info.revision);
-    wire.link
-        .notify(wire::notification(method::INITIALIZED, &Members::new()));
+    wire.link.notify(wire::notification(method::INITIALIZED, &Members::new()));
     Ok(Connection::new(wire, info, Members::new()))
 }
 
@@ -115,10 +107,7 @@ pub(super) fn modern(wire: Wire, info: ServerInfo, intro: &Introduction) -> Conn
 
 /// What to remember of a probe.
 pub(super) fn verdict(era: Era) -> Verdict {
-    Verdict {
-        era,
-        at: SystemTime::now(),
-    }
+    Verdict { era, at: SystemTime::now() }
 }
 
 fn modern_meta(intro: &Introduction, revision: Revision) -> Members {
@@ -148,10 +137,7 @@ fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
     // Some list their legacy revisions too; only a modern one may be used on the modern wire.
     let ours = shape.supported_versions.iter().filter_map(|v| Revision::parse(v));
     let Some(revision) = ours.filter(|r| r.era() == Era::Modern).max() else {
-        let any_legacy = shape
-            .supported_versions
-            .iter()
-            .any(|v| Revision::parse(v).is_some());
+        let any_legacy = shape.supported_versions.iter().any(|v| Revision::parse(v).is_some());
         return if any_legacy {
             Ok(Probe::Legacy)
         } else {
@@ -187,17 +173,11 @@ fn read_initialize(wire: &Wire, result: &Json) -> Result<ServerInfo> {
 
 fn broken(wire: &Wire, method: &str, error: &serde_json::Error) -> Error {
     let reason = format!("its answer to `{method}` cannot be read: {error}");
-    Error::Protocol {
-        server: wire.server.clone(),
-        reason,
-        stderr: wire.link.stderr(),
-    }
+    Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() }
 }
 
 fn supported(data: Option<&Json>) -> Vec<String> {
-    data.and_then(|d| d.member("supported"))
-        .and_then(|s| s.to().ok())
-        .unwrap_or_default()
+    data.and_then(|d| d.member("supported")).and_then(|s| s.to().ok()).unwrap_or_default()
 }
 
 fn unknown_versions(wire: &Wire, versions: &[String]) -> Error {

@@ -183,23 +183,14 @@ impl Inbox {
 
     fn sort(&self, message: Message) {
         match message {
-            Message::Response {
-                id: ReplyId::Number(id),
-                outcome,
-            } => self.deliver(id, outcome),
-            Message::Response {
-                id: ReplyId::Respelt(id),
-                ..
-            } => {
+            Message::Response { id: ReplyId::Number(id), outcome } => self.deliver(id, outcome),
+            Message::Response { id: ReplyId::Respelt(id), .. } => {
                 self.malformed(Malformed {
                     id: Some(id),
                     reason: "its id is not the number that was sent".into(),
                 });
             }
-            Message::Response {
-                id: ReplyId::Null,
-                outcome: Err(error),
-            } => self.nameless(error),
+            Message::Response { id: ReplyId::Null, outcome: Err(error) } => self.nameless(error),
             Message::Response { .. } => self.counters.stray_answer(),
             Message::Notification { method, params } => self.news(&method, params),
             Message::Request { id, method, params } => self.asked(id, method, params),
@@ -308,10 +299,7 @@ impl Inbox {
             return;
         }
         let Ok(slot) = Arc::clone(&self.asking).try_acquire_owned() else {
-            self.answer(
-                &id,
-                &Err(RpcError::new(code::INTERNAL, "too many requests at once")),
-            );
+            self.answer(&id, &Err(RpcError::new(code::INTERNAL, "too many requests at once")));
             return;
         };
         let Some(back) = self.back.get().map(Arc::clone) else {
@@ -354,10 +342,7 @@ impl Inbox {
     pub(crate) async fn until_closed(&self) -> Closed {
         let mut watch = self.closed.subscribe();
         let ended = watch.wait_for(Option::is_some).await.ok().and_then(|c| c.clone());
-        ended.unwrap_or_else(|| Closed {
-            reason: "it was dropped".into(),
-            protocol: false,
-        })
+        ended.unwrap_or_else(|| Closed { reason: "it was dropped".into(), protocol: false })
     }
 
     pub(crate) fn strays(&self) -> Strays {
@@ -380,11 +365,7 @@ fn write_answer(id: &Json, outcome: &Result<Json, RpcError>) -> Vec<u8> {
 
 impl Life {
     pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>) -> Arc<Self> {
-        Arc::new(Self {
-            started: Instant::now(),
-            last_ms: AtomicU64::new(0),
-            sink,
-        })
+        Arc::new(Self { started: Instant::now(), last_ms: AtomicU64::new(0), sink })
     }
 
     pub(crate) fn started(&self) -> Instant {
@@ -414,11 +395,7 @@ impl Monitor {
             self.events.publish(|| {
                 let cut = String::from_utf8_lossy(&frame[..frame.len().min(SHOWN)]);
                 let message = Foreign::from(self.redactor.redact(cut.trim_end()).into_owned());
-                Event::Traffic {
-                    server: server.clone(),
-                    sent,
-                    message,
-                }
+                Event::Traffic { server: server.clone(), sent, message }
             });
         }
     }

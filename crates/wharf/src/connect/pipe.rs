@@ -47,15 +47,8 @@ impl PipeLink {
         stdout: pipe::Receiver,
         inbox: Arc<Inbox>,
     ) -> Self {
-        let queue = Mutex::new(Queue {
-            pipe: Some(Arc::new(stdin)),
-            bytes: Vec::new(),
-            written: 0,
-        });
-        let writer = Arc::new(Writer {
-            queue,
-            bell: Notify::new(),
-        });
+        let queue = Mutex::new(Queue { pipe: Some(Arc::new(stdin)), bytes: Vec::new(), written: 0 });
+        let writer = Arc::new(Writer { queue, bell: Notify::new() });
         tokio::spawn(write_on(Arc::clone(&writer)));
         tokio::spawn(read_on(stdout, Arc::clone(&inbox), child.exit()));
         let back = Arc::downgrade(&writer);
@@ -71,10 +64,7 @@ impl PipeLink {
     /// Sends a request. Its answer comes through the reader.
     pub(crate) fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         self.inbox.monitor.traffic(&self.inbox.server, true, &out.frame);
-        self.writer
-            .send(out.frame)
-            .map(Sent)
-            .map_err(LinkFailure::NotSent)
+        self.writer.send(out.frame).map(Sent).map_err(LinkFailure::NotSent)
     }
 
     /// Whether any byte of a request went into the pipe.
@@ -90,10 +80,7 @@ impl PipeLink {
     pub(crate) async fn close(&self) {
         self.writer.close();
         self.child.stop().await;
-        self.inbox.close(Closed {
-            reason: "it was closed".into(),
-            protocol: false,
-        });
+        self.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
     }
 
     pub(crate) fn stderr(&self) -> StderrTail {
@@ -104,10 +91,7 @@ impl PipeLink {
 impl Drop for PipeLink {
     fn drop(&mut self) {
         self.writer.close();
-        self.inbox.close(Closed {
-            reason: "it was closed".into(),
-            protocol: false,
-        });
+        self.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
     }
 }
 
@@ -123,11 +107,7 @@ impl Writer {
         if queue.bytes.len() > QUEUE_MAX {
             return Err("it does not read its standard input, and too much waits for it".into());
         }
-        let rest = if waiting {
-            &frame[..]
-        } else {
-            &frame[queue.write(&frame)?..]
-        };
+        let rest = if waiting { &frame[..] } else { &frame[queue.write(&frame)?..] };
         if queue.pipe.is_none() {
             return Err("its standard input is closed".into());
         }
@@ -203,9 +183,7 @@ async fn read_on(
     exit: tokio::sync::watch::Receiver<Option<String>>,
 ) {
     let mut lines = Lines::new(inbox.limits.line);
-    let mut banner = Banner {
-        left: inbox.limits.banner_lines,
-    };
+    let mut banner = Banner { left: inbox.limits.banner_lines };
     let why = loop {
         tokio::select! {
             ready = stdout.readable() => if let Err(e) = ready {
@@ -228,10 +206,7 @@ async fn read_on(
     if let Some(line) = lines.last_line() {
         take_line(&inbox, line, &mut banner);
     }
-    inbox.close(Closed {
-        reason: why,
-        protocol: false,
-    });
+    inbox.close(Closed { reason: why, protocol: false });
 }
 
 /// Standard output ends just before the process does: wait a moment for its exit status, which says more.
@@ -252,10 +227,7 @@ struct Banner {
 fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
     match line {
         Line::Text(text) if text.first() != Some(&b'{') && text.first() != Some(&b'[') => {
-            inbox.malformed(Malformed {
-                id: None,
-                reason: "not JSON".into(),
-            });
+            inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
             if banner.left == 0 {
                 let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
                 let shown = inbox.monitor.redactor.redact(&shown).into_owned();
@@ -263,10 +235,7 @@ fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
                     "it writes other things than messages to its standard output, for example `{}`",
                     crate::text::Escaped(&shown)
                 );
-                inbox.close(Closed {
-                    reason,
-                    protocol: true,
-                });
+                inbox.close(Closed { reason, protocol: true });
                 return;
             }
             banner.left -= 1;

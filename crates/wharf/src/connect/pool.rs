@@ -16,10 +16,7 @@ pub struct Pool {
 impl Pool {
     /// An empty pool.
     pub fn new(dock: Arc<Dock>) -> Self {
-        Self {
-            dock,
-            berths: Mutex::new(HashMap::new()),
-        }
+        Self { dock, berths: Mutex::new(HashMap::new()) }
     }
 
     /// The place for this configuration. Nothing is started yet.

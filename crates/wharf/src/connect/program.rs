@@ -11,9 +11,7 @@ pub(crate) fn find(command: &str, path: Option<&str>) -> Option<PathBuf> {
         return (path.is_absolute() && is_program(&path)).then_some(path);
     }
     let folders = std::env::split_paths(path?).filter(|folder| folder.is_absolute());
-    folders
-        .map(|folder| folder.join(command))
-        .find(|candidate| is_program(candidate))
+    folders.map(|folder| folder.join(command)).find(|candidate| is_program(candidate))
 }
 
 /// A regular file that may be executed, and does not change who we are when it is.

@@ -190,8 +190,11 @@ pub(super) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>)
         let names: Vec<String> = names.iter().map(|n| format!("`{}`", crate::text::Escaped(n))).collect();
         names.join(", ")
     };
-    let mut near: Vec<(f64, &str)> =
-        known.iter().map(|k| (strsim::jaro_winkler(name, k), *k)).filter(|(alike, _)| *alike >= ALIKE).collect();
+    let mut near: Vec<(f64, &str)> = known
+        .iter()
+        .map(|k| (strsim::jaro_winkler(name, k), *k))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     near.truncate(3);
     match &near[..] {

@@ -34,7 +34,8 @@ impl Ensemble {
         let server = host.server(name)?;
         let listing = host.tools_of(name).await?;
         let connection = server.berth.connection().await?;
-        let routes = listing.snapshot.tools().iter().filter(|r| r.server == server.config.name).cloned().collect();
+        let routes =
+            listing.snapshot.tools().iter().filter(|r| r.server == server.config.name).cloned().collect();
         Ok(Self { host: host.clone(), config: Arc::clone(&server.config), connection, routes })
     }
 

@@ -23,7 +23,7 @@ use crate::ask::Asker;
 use crate::call::{self, Call, OnProgress, Validators};
 use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
-use crate::connect::{Berth, Dock, Pool};
+use crate::connect::{Berth, Pool};
 use crate::error::{Error, Result};
 use crate::event::{Bus, Event};
 use crate::names::{CallerName, ServerName, ToolName};
@@ -124,7 +124,8 @@ impl Host {
 
     /// Asks every server for its tools, side by side. Those that fail are reported; the rest works.
     pub async fn tools(&self) -> Listing {
-        let servers: Vec<Arc<Server>> = self.0.servers.load().values().filter(|s| s.config.enabled).cloned().collect();
+        let servers: Vec<Arc<Server>> =
+            self.0.servers.load().values().filter(|s| s.config.enabled).cloned().collect();
         self.list(servers).await
     }
 
@@ -147,7 +148,7 @@ impl Host {
     pub async fn call_with(&self, name: &str, arguments: Json, options: CallOptions<'_>) -> Outcome {
         match self.route(name).await {
             Ok(route) => self.run(&route, &arguments, options).await,
-            Err(error) => Outcome::not_found(name, error),
+            Err(error) => Outcome::not_found(error),
         }
     }
 
@@ -161,7 +162,7 @@ impl Host {
     ) -> Outcome {
         match self.find(server, tool).await {
             Ok(route) => self.run(&route, &arguments.into(), options).await,
-            Err(error) => Outcome::not_found(tool, error),
+            Err(error) => Outcome::not_found(error),
         }
     }
 
@@ -216,8 +217,8 @@ impl Host {
         };
         let outcome = outcome.after(started.elapsed());
         self.0.events.publish(|| Event::ToolInvoked {
-            server: outcome.server.clone(),
-            tool: outcome.tool.clone(),
+            server: route.server.clone(),
+            tool: route.tool.name.clone(),
             success: outcome.success,
             error: outcome.error.as_ref().map(Error::kind),
             took: outcome.took,
@@ -235,8 +236,13 @@ impl Host {
         }
         let connection = server.berth.connection().await?;
         let timeout = options.timeout.unwrap_or(server.config.timeout);
-        let call =
-            Call { permit: &permit, tool: &route.tool, arguments, timeout, hard_timeout: options.hard_timeout };
+        let call = Call {
+            permit: &permit,
+            tool: &route.tool,
+            arguments,
+            timeout,
+            hard_timeout: options.hard_timeout,
+        };
         let mut on_progress = options.on_progress;
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
         match call::send(&connection, &call, &self.0.asker, first).await {
@@ -295,13 +301,18 @@ impl Host {
 
 impl std::fmt::Debug for Whole {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host").field("servers", &self.servers.load().keys().collect::<Vec<_>>()).finish_non_exhaustive()
+        f.debug_struct("Host")
+            .field("servers", &self.servers.load().keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }
 
 impl std::fmt::Debug for CallOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CallOptions").field("caller", &self.caller).field("timeout", &self.timeout).finish_non_exhaustive()
+        f.debug_struct("CallOptions")
+            .field("caller", &self.caller)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
     }
 }
 
@@ -342,6 +353,3 @@ impl From<ServerConfig> for ServerRef {
         Self::Inline(Box::new(config))
     }
 }
-
-/// The dock is shared by the pool's berths.
-pub(crate) type SharedDock = Arc<Dock>;

@@ -85,53 +85,22 @@ impl Content {
         let own = |text: String| Foreign::from(text);
         match (kind.as_str(), shape) {
             ("text", Shape { text: Some(text), .. }) => Self::Text { text: own(text), raw },
-            (
-                "image",
-                Shape {
-                    data: Some(data),
-                    mime_type: Some(mime),
-                    ..
-                },
-            ) => Self::Image {
-                data: own(data),
-                mime_type: own(mime),
-                raw,
-            },
-            (
-                "audio",
-                Shape {
-                    data: Some(data),
-                    mime_type: Some(mime),
-                    ..
-                },
-            ) => Self::Audio {
-                data: own(data),
-                mime_type: own(mime),
-                raw,
-            },
-            (
-                "resource",
-                Shape {
-                    resource: Some(inner),
-                    ..
-                },
-            ) if inner.uri.is_some() => Self::Resource {
+            ("image", Shape { data: Some(data), mime_type: Some(mime), .. }) => {
+                Self::Image { data: own(data), mime_type: own(mime), raw }
+            }
+            ("audio", Shape { data: Some(data), mime_type: Some(mime), .. }) => {
+                Self::Audio { data: own(data), mime_type: own(mime), raw }
+            }
+            ("resource", Shape { resource: Some(inner), .. }) if inner.uri.is_some() => Self::Resource {
                 uri: own(inner.uri.unwrap_or_default()),
                 mime_type: inner.mime_type.map(own),
                 text: inner.text.map(own),
                 blob: inner.blob.map(own),
                 raw,
             },
-            (
-                "resource_link",
-                Shape {
-                    uri: Some(uri), name, ..
-                },
-            ) => Self::ResourceLink {
-                uri: own(uri),
-                name: own(name.unwrap_or_default()),
-                raw,
-            },
+            ("resource_link", Shape { uri: Some(uri), name, .. }) => {
+                Self::ResourceLink { uri: own(uri), name: own(name.unwrap_or_default()), raw }
+            }
             _ => Self::Unknown { kind: own(kind), raw },
         }
     }

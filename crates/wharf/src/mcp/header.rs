@@ -76,7 +76,9 @@ impl Walk {
         }
         let kind = members.get("type").and_then(Value::as_str);
         if !matches!(kind, Some("string" | "integer" | "boolean")) {
-            return Err(format!("`x-mcp-header` `{name}` is on an argument that is no string, integer or boolean"));
+            return Err(format!(
+                "`x-mcp-header` `{name}` is on an argument that is no string, integer or boolean"
+            ));
         }
         if !self.seen.insert(name.to_ascii_lowercase()) {
             return Err(format!("`x-mcp-header` `{name}` appears twice"));
@@ -103,7 +105,9 @@ impl HeaderRule {
             Value::String(text) => Some(text.clone()),
             Value::Bool(flag) => Some(flag.to_string()),
             Value::Number(number) => {
-                let whole = number.as_i64().or_else(|| number.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64));
+                let whole = number
+                    .as_i64()
+                    .or_else(|| number.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64));
                 whole.filter(|n| n.abs() <= SAFE_INTEGER).map(|n| n.to_string())
             }
             _ => None,

@@ -32,13 +32,8 @@ impl Revision {
     pub const NEWEST_LEGACY: Self = Self::V2025_11_25;
     /// The newest stateless revision.
     pub const NEWEST_MODERN: Self = Self::V2026_07_28;
-    const ALL: [Self; 5] = [
-        Self::V2024_11_05,
-        Self::V2025_03_26,
-        Self::V2025_06_18,
-        Self::V2025_11_25,
-        Self::V2026_07_28,
-    ];
+    const ALL: [Self; 5] =
+        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
     /// Reads a revision; `None` for one that Wharf does not speak.
     pub fn parse(text: &str) -> Option<Self> {
@@ -58,11 +53,7 @@ impl Revision {
 
     /// The era it belongs to.
     pub fn era(self) -> Era {
-        if self >= Self::V2026_07_28 {
-            Era::Modern
-        } else {
-            Era::Legacy
-        }
+        if self >= Self::V2026_07_28 { Era::Modern } else { Era::Legacy }
     }
 
     /// Whether several messages may come in one frame.

@@ -56,9 +56,7 @@ impl Tool {
             output_schema: Option<Json>,
             annotations: Option<Annotations>,
         }
-        let shape: Shape = raw
-            .to()
-            .map_err(|e| format!("its definition cannot be read: {e}"))?;
+        let shape: Shape = raw.to().map_err(|e| format!("its definition cannot be read: {e}"))?;
         let name = ToolName::parse(&shape.name).map_err(|e| e.to_string())?;
         let root = shape.input_schema.member("type");
         if root.is_none_or(|t| t.as_str() != "\"object\"") {

@@ -18,10 +18,7 @@ pub(super) fn refuse(text: &str) -> Result<(), JsonError> {
         Ok(()) => Ok(()),
         Err(e) => Err(match twice {
             Some(key) => JsonError::DuplicateKey(key),
-            None => JsonError::Syntax {
-                what: "not JSON",
-                at: e.column(),
-            },
+            None => JsonError::Syntax { what: "not JSON", at: e.column() },
         }),
     }
 }
@@ -64,12 +61,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items
-            .next_element_seed(Walk {
-                twice: &mut *self.twice,
-            })?
-            .is_some()
-        {}
+        while items.next_element_seed(Walk { twice: &mut *self.twice })?.is_some() {}
         Ok(())
     }
 
@@ -77,11 +69,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let mut few: Vec<Cow<'de, str>> = Vec::new();
         let mut many: HashSet<Cow<'de, str>> = HashSet::new();
         while let Some(Key(key)) = members.next_key::<Key<'de>>()? {
-            let seen = if many.is_empty() {
-                few.contains(&key)
-            } else {
-                many.contains(&key)
-            };
+            let seen = if many.is_empty() { few.contains(&key) } else { many.contains(&key) };
             if seen {
                 *self.twice = Some(key.into_owned());
                 return Err(A::Error::custom("duplicate key"));
@@ -94,9 +82,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             } else {
                 many.insert(key);
             }
-            members.next_value_seed(Walk {
-                twice: &mut *self.twice,
-            })?;
+            members.next_value_seed(Walk { twice: &mut *self.twice })?;
         }
         Ok(())
     }

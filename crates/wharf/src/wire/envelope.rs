@@ -77,10 +77,7 @@ pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malfor
     if first_visible(&frame) == Some(b'[') {
         return match split_batch(&frame, max_depth) {
             Ok(parts) => parts.into_iter().map(|part| parse_one(part, max_depth)).collect(),
-            Err(e) => vec![Err(Malformed {
-                id: None,
-                reason: format!("a batch that is not JSON: {e}"),
-            })],
+            Err(e) => vec![Err(Malformed { id: None, reason: format!("a batch that is not JSON: {e}") })],
         };
     }
     vec![parse_one(frame, max_depth)]
@@ -88,20 +85,16 @@ pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malfor
 
 fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError> {
     let whole = Json::parse(frame.clone(), max_depth)?;
-    let parts: Vec<Json> = whole.to().map_err(|_| JsonError::Syntax {
-        what: "not a batch",
-        at: 0,
-    })?;
+    let parts: Vec<Json> = whole.to().map_err(|_| JsonError::Syntax { what: "not a batch", at: 0 })?;
     Ok(parts.into_iter().map(|p| p.bytes().clone()).collect())
 }
 
 fn parse_one(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
     match Parts::read(&frame, max_depth) {
         Ok(parts) => parts.into_message(&frame),
-        Err(e) => Err(Malformed {
-            id: guess_id(&frame, &frame),
-            reason: format!("not acceptable JSON: {e}"),
-        }),
+        Err(e) => {
+            Err(Malformed { id: guess_id(&frame, &frame), reason: format!("not acceptable JSON: {e}") })
+        }
     }
 }
 
@@ -136,10 +129,7 @@ impl Parts {
                 };
                 if place.replace(value).is_some() {
                     twice = Some(name.into_owned());
-                    return Err(Bad {
-                        what: "a key stands twice",
-                        at,
-                    });
+                    return Err(Bad { what: "a key stands twice", at });
                 }
                 Ok(())
             })
@@ -151,10 +141,7 @@ impl Parts {
         let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
         let id = part(&self.id);
         let reply_id = reply_id(id.as_ref());
-        let malformed = |reason: &str| Malformed {
-            id: reply_id.number(),
-            reason: reason.to_owned(),
-        };
+        let malformed = |reason: &str| Malformed { id: reply_id.number(), reason: reason.to_owned() };
 
         if part(&self.version).is_none_or(|v| v.as_str() != "\"2.0\"") {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
@@ -181,10 +168,7 @@ impl Parts {
             (Some(result), None) => Ok(result),
             (None, Some(error)) => Err(read_error(&error).map_err(|reason| malformed(&reason))?),
         };
-        Ok(Message::Response {
-            id: reply_id,
-            outcome,
-        })
+        Ok(Message::Response { id: reply_id, outcome })
     }
 }
 
@@ -209,16 +193,9 @@ fn reply_id(id: Option<&Json>) -> ReplyId {
     if let Some(number) = whole_number(text) {
         return ReplyId::Number(number);
     }
-    let respelt = text
-        .trim_matches('"')
-        .split_once('.')
-        .map_or(text.trim_matches('"'), |(whole, rest)| {
-            if rest.bytes().all(|b| b == b'0') {
-                whole
-            } else {
-                text
-            }
-        });
+    let respelt = text.trim_matches('"').split_once('.').map_or(text.trim_matches('"'), |(whole, rest)| {
+        if rest.bytes().all(|b| b == b'0') { whole } else { text }
+    });
     whole_number(respelt).map_or(ReplyId::Unknown, ReplyId::Respelt)
 }
 
@@ -237,14 +214,8 @@ fn read_error(error: &Json) -> Result<RpcError, String> {
         message: String,
         data: Option<Json>,
     }
-    let shape: Shape = error
-        .to()
-        .map_err(|e| format!("its error is not a JSON-RPC error ({e})"))?;
-    Ok(RpcError {
-        code: shape.code,
-        message: Foreign::new(shape.message),
-        data: shape.data,
-    })
+    let shape: Shape = error.to().map_err(|e| format!("its error is not a JSON-RPC error ({e})"))?;
+    Ok(RpcError { code: shape.code, message: Foreign::new(shape.message), data: shape.data })
 }
 
 // === impl RpcError ===
@@ -252,11 +223,7 @@ fn read_error(error: &Json) -> Result<RpcError, String> {
 impl RpcError {
     /// An error of our own making, to answer a request with.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: Foreign::new(message.into()),
-            data: None,
-        }
+        Self { code, message: Foreign::new(message.into()), data: None }
     }
 }
 
@@ -315,21 +282,13 @@ fn guess_in_head(head: &[u8]) -> Option<u64> {
 fn guess_in_tail(tail: &[u8]) -> Option<u64> {
     let at = memchr::memmem::rfind(tail, b"\"id\"")?;
     let after = &tail[at + 4..];
-    let closes = after
-        .iter()
-        .filter(|b| !b.is_ascii_whitespace())
-        .skip_while(|b| **b != b'}')
-        .eq(b"}");
+    let closes = after.iter().filter(|b| !b.is_ascii_whitespace()).skip_while(|b| **b != b'}').eq(b"}");
     closes.then(|| number_after_colon(after)).flatten()
 }
 
 fn number_after_colon(after: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(&after[..after.len().min(32)]).ok()?;
-    let value = text
-        .trim_start()
-        .strip_prefix(':')?
-        .trim_start()
-        .trim_start_matches('"');
+    let value = text.trim_start().strip_prefix(':')?.trim_start().trim_start_matches('"');
     let digits = value.find(|c: char| !c.is_ascii_digit())?;
     whole_number(&value[..digits])
 }

@@ -174,9 +174,6 @@ impl From<serde_json::Value> for Json {
 
 impl From<Bad> for JsonError {
     fn from(bad: Bad) -> Self {
-        Self::Syntax {
-            what: bad.what,
-            at: bad.at,
-        }
+        Self::Syntax { what: bad.what, at: bad.at }
     }
 }

@@ -46,12 +46,7 @@ const CHUNK: usize = 64 * 1024;
 impl Lines {
     /// A buffer for lines of at most `max` bytes.
     pub fn new(max: usize) -> Self {
-        Self {
-            buffer: BytesMut::with_capacity(CHUNK),
-            searched: 0,
-            max,
-            discarding: None,
-        }
+        Self { buffer: BytesMut::with_capacity(CHUNK), searched: 0, max, discarding: None }
     }
 
     /// The buffer to read into: it has room for at least one chunk.
@@ -84,10 +79,7 @@ impl Lines {
             }
             if line.len() > self.max {
                 let length = line.len() as u64;
-                return Some(Line::TooLong {
-                    id: guess_id(&line[..HEAD.min(line.len())], &line),
-                    length,
-                });
+                return Some(Line::TooLong { id: guess_id(&line[..HEAD.min(line.len())], &line), length });
             }
             if !line.iter().all(u8::is_ascii_whitespace) {
                 return Some(Line::Text(line));
@@ -110,11 +102,7 @@ impl Lines {
         // One more than the limit, for the `\r` that is not part of the line.
         if self.discarding.is_none() && self.buffer.len() > self.max + 1 {
             let mut head = self.buffer.split().freeze();
-            let mut discarded = Discarded {
-                head: Bytes::new(),
-                tail: Vec::new(),
-                length: 0,
-            };
+            let mut discarded = Discarded { head: Bytes::new(), tail: Vec::new(), length: 0 };
             discarded.more(&head);
             head.truncate(HEAD);
             // Copied, so that the ten megabytes behind it are freed.
@@ -131,16 +119,12 @@ impl Lines {
 impl Discarded {
     fn more(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
-        self.tail
-            .extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
+        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
         self.tail.drain(..self.tail.len().saturating_sub(TAIL));
     }
 
     fn end(mut self, rest: &[u8]) -> Line {
         self.more(rest);
-        Line::TooLong {
-            id: guess_id(&self.head, &self.tail),
-            length: self.length,
-        }
+        Line::TooLong { id: guess_id(&self.head, &self.tail), length: self.length }
     }
 }

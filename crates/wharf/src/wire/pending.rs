@@ -34,13 +34,7 @@ const SLOTS: u64 = 1 << 16;
 
 impl<T> Default for Pending<T> {
     fn default() -> Self {
-        Self {
-            slots: Mutex::new(Slots {
-                slots: Vec::new(),
-                free: Vec::new(),
-                closed: false,
-            }),
-        }
+        Self { slots: Mutex::new(Slots { slots: Vec::new(), free: Vec::new(), closed: false }) }
     }
 }
 
@@ -55,10 +49,7 @@ impl<T> Pending<T> {
             Some(index) => index,
             None if slots.slots.len() as u64 == SLOTS => return Err(call),
             None => {
-                slots.slots.push(Slot {
-                    generation: 0,
-                    call: None,
-                });
+                slots.slots.push(Slot { generation: 0, call: None });
                 slots.slots.len() - 1
             }
         };
@@ -88,16 +79,9 @@ impl<T> Pending<T> {
     /// The only waiting call, if exactly one waits.
     pub fn only(&self) -> Option<u64> {
         let slots = self.lock();
-        let mut waiting = slots
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| slot.call.is_some());
+        let mut waiting = slots.slots.iter().enumerate().filter(|(_, slot)| slot.call.is_some());
         let (index, slot) = waiting.next()?;
-        waiting
-            .next()
-            .is_none()
-            .then_some(slot.generation * SLOTS + index as u64 + 1)
+        waiting.next().is_none().then_some(slot.generation * SLOTS + index as u64 + 1)
     }
 
     /// How many calls wait.

@@ -1,1 +1,7 @@
-fn main() {}
+//! Promises, proved at the boundary of the library.
+
+mod calls;
+mod policy_env;
+mod policy_launch;
+mod policy_remote;
+mod support;

@@ -55,19 +55,12 @@ pub(super) fn compile(text: &Json) -> Result<Compiled, String> {
     let index = Index::of(&schema, draft)?;
     let cost = Cost::of(&schema, &index)?;
     let validator = validator(&schema, draft)?;
-    Ok(Compiled {
-        validator,
-        cost,
-        schema: text.clone(),
-    })
+    Ok(Compiled { validator, cost, schema: text.clone() })
 }
 
 /// The dialect that an address stands for.
 pub(super) fn dialect(address: &str) -> Option<Draft> {
-    let plain = address
-        .trim_end_matches('#')
-        .trim_start_matches("https://")
-        .trim_start_matches("http://");
+    let plain = address.trim_end_matches('#').trim_start_matches("https://").trim_start_matches("http://");
     match plain {
         "json-schema.org/draft-04/schema" => Some(Draft::Draft4),
         "json-schema.org/draft-06/schema" => Some(Draft::Draft6),
@@ -80,35 +73,18 @@ pub(super) fn dialect(address: &str) -> Option<Draft> {
 
 /// With the engine whose time is linear; with the one that knows look-around only where a pattern needs it.
 fn validator(schema: &Value, draft: Draft) -> Result<Validator, String> {
-    let options = || {
-        jsonschema::options()
-            .offline()
-            .with_draft(draft)
-            .should_validate_formats(false)
-    };
-    let linear = PatternOptions::regex()
-        .size_limit(PATTERN_PROGRAM_MAX)
-        .dfa_size_limit(PATTERN_PROGRAM_MAX);
+    let options = || jsonschema::options().offline().with_draft(draft).should_validate_formats(false);
+    let linear = PatternOptions::regex().size_limit(PATTERN_PROGRAM_MAX).dfa_size_limit(PATTERN_PROGRAM_MAX);
     options().with_pattern_options(linear).build(schema).or_else(|_| {
         let backtracking = PatternOptions::fancy_regex()
             .backtrack_limit(BACKTRACKS_MAX)
             .size_limit(PATTERN_PROGRAM_MAX)
             .dfa_size_limit(PATTERN_PROGRAM_MAX);
-        options()
-            .with_pattern_options(backtracking)
-            .build(schema)
-            .map_err(|e| {
-                let place = words::path(e.instance_path());
-                let place = if place.is_empty() {
-                    String::new()
-                } else {
-                    format!(" (at `{place}`)")
-                };
-                format!(
-                    "it is not a valid schema: {}{place}",
-                    words::cut(&e.to_string(), 200)
-                )
-            })
+        options().with_pattern_options(backtracking).build(schema).map_err(|e| {
+            let place = words::path(e.instance_path());
+            let place = if place.is_empty() { String::new() } else { format!(" (at `{place}`)") };
+            format!("it is not a valid schema: {}{place}", words::cut(&e.to_string(), 200))
+        })
     })
 }
 
@@ -127,9 +103,7 @@ impl Compiled {
         let size = Size::of(arguments);
         let Some(work) = self.work(&size, bytes).filter(|work| *work <= HEAVY) else {
             let reason = "its branches multiply with the depth and size of the arguments, and these are too large for it";
-            return Err(Misfit::Schema {
-                reason: reason.into(),
-            });
+            return Err(Misfit::Schema { reason: reason.into() });
         };
         if self.validator.is_valid(arguments) {
             return Ok(());
@@ -140,9 +114,7 @@ impl Compiled {
             ));
         }
         let schema = self.schema.to().unwrap_or(Value::Null);
-        Err(Misfit::Arguments {
-            problems: words::problems(&self.validator, arguments, &schema),
-        })
+        Err(Misfit::Arguments { problems: words::problems(&self.validator, arguments, &schema) })
     }
 
     /// How much work it is, or `None` for more than is bearable. Patterns look at every byte.

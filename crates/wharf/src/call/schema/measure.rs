@@ -38,20 +38,12 @@ impl Size {
     /// Why a schema of this size is not used.
     pub(super) fn refuse(&self) -> Result<(), String> {
         let over = |what: &str, is: usize, max: usize| {
-            if is > max {
-                Err(format!("{what} ({is}, the limit is {max})"))
-            } else {
-                Ok(())
-            }
+            if is > max { Err(format!("{what} ({is}, the limit is {max})")) } else { Ok(()) }
         };
         over("it has too many parts", self.nodes, NODES_MAX)?;
         over("it is nested too deeply", self.depth, DEPTH_MAX)?;
         over("it has too many patterns", self.patterns, PATTERNS_MAX)?;
-        over(
-            "one of its patterns is too long",
-            self.longest_pattern,
-            PATTERN_LEN_MAX,
-        )
+        over("one of its patterns is too long", self.longest_pattern, PATTERN_LEN_MAX)
     }
 
     // Recursion is safe: a value read from text is at most 128 deep.

@@ -20,10 +20,7 @@ pub(super) fn add(text: &str, name: &ServerName, entry: &NewServer) -> Result<St
         Some(servers) => servers,
         None => object.object_value_or_create(KEYS[0]).ok_or_else(not_an_object)?,
     };
-    let fields = entry
-        .fields(Format::Json)
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), input(value)));
+    let fields = entry.fields(Format::Json).into_iter().map(|(key, value)| (key.to_owned(), input(value)));
     servers.append(name.as_str(), CstInputValue::Object(fields.collect()));
     Ok(root.to_string())
 }
@@ -50,9 +47,7 @@ fn not_an_object() -> Error {
 
 fn tables(object: &CstObject) -> Result<Vec<CstObject>> {
     let present = KEYS.iter().filter_map(|key| object.get(key));
-    present
-        .map(|property| property.object_value().ok_or_else(not_an_object))
-        .collect()
+    present.map(|property| property.object_value().ok_or_else(not_an_object)).collect()
 }
 
 fn find(table: &CstObject, name: &ServerName) -> Option<jsonc_parser::cst::CstObjectProp> {
@@ -67,10 +62,7 @@ fn input(value: Written) -> CstInputValue {
         Written::Text(text) => CstInputValue::String(text),
         Written::List(items) => CstInputValue::Array(items.into_iter().map(CstInputValue::String).collect()),
         Written::Table(entries) => CstInputValue::Object(
-            entries
-                .into_iter()
-                .map(|(key, text)| (key, CstInputValue::String(text)))
-                .collect(),
+            entries.into_iter().map(|(key, text)| (key, CstInputValue::String(text))).collect(),
         ),
     }
 }

@@ -86,10 +86,7 @@ pub fn remove(text: &str, format: Format, name: &str) -> Result<Option<String>> 
 impl Format {
     /// The notation of a file, by its name: `.toml` is TOML, anything else JSON.
     pub fn of(path: &Path) -> Self {
-        if path
-            .extension()
-            .is_some_and(|ext| ext.eq_ignore_ascii_case("toml"))
-        {
+        if path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("toml")) {
             Self::Toml
         } else {
             Self::Json
@@ -107,11 +104,7 @@ impl NewServer {
         // Other readers of `.mcp.json` take an entry without `type` for a program.
         let transport =
             transport.or_else(|| (format == Format::Json && self.url.is_some()).then(|| "http".to_owned()));
-        let key = if format == Format::Json {
-            "type"
-        } else {
-            "transport"
-        };
+        let key = if format == Format::Json { "type" } else { "transport" };
         let mut text =
             |key, value: Option<String>| fields.extend(value.map(|value| (key, Written::Text(value))));
         text(key, transport);

@@ -12,9 +12,7 @@ pub(super) fn add(text: &str, name: &ServerName, entry: &NewServer) -> Result<St
         return Err(already_there(name));
     }
     let mut table = Table::new();
-    table
-        .decor_mut()
-        .set_prefix(if text.trim().is_empty() { "" } else { "\n" });
+    table.decor_mut().set_prefix(if text.trim().is_empty() { "" } else { "\n" });
     for (key, value) in entry.fields(Format::Toml) {
         table.insert(key, item(value));
     }
@@ -37,9 +35,7 @@ pub(super) fn add(text: &str, name: &ServerName, entry: &NewServer) -> Result<St
     }
     document.set_trailing("");
     if let Some(Item::Table(table)) = find(&mut document, name)?.map(|found| found.1) {
-        table
-            .decor_mut()
-            .set_prefix(format!("{}\n\n", trailing.trim_end()));
+        table.decor_mut().set_prefix(format!("{}\n\n", trailing.trim_end()));
     } else {
         document.set_trailing(trailing);
     }
@@ -51,9 +47,7 @@ pub(super) fn remove(text: &str, name: &ServerName) -> Result<Option<String>> {
     let Some((key, item)) = find(&mut document, name)? else {
         return Ok(None);
     };
-    let own = item
-        .as_table()
-        .map(|table| (first_position(table), prefix(table)));
+    let own = item.as_table().map(|table| (first_position(table), prefix(table)));
     if let Some(servers) = document.get_mut("mcp").and_then(Item::as_table_like_mut) {
         servers.remove(&key);
     }
@@ -91,19 +85,11 @@ fn item(value: Written) -> Item {
 }
 
 fn prefix(table: &Table) -> String {
-    table
-        .decor()
-        .prefix()
-        .and_then(RawString::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    table.decor().prefix().and_then(RawString::as_str).unwrap_or_default().to_owned()
 }
 
 fn first_position(table: &Table) -> Option<isize> {
-    let below = table
-        .iter()
-        .filter_map(|(_, item)| item.as_table())
-        .filter_map(first_position);
+    let below = table.iter().filter_map(|(_, item)| item.as_table()).filter_map(first_position);
     table.position().into_iter().chain(below).min()
 }
 
@@ -137,14 +123,8 @@ fn next_table(table: &mut Table, after: isize) -> Option<&mut Table> {
         let Some(inner) = item.as_table_mut() else {
             continue;
         };
-        let own = inner
-            .position()
-            .filter(|at| *at > after && !inner.is_implicit() && !inner.is_dotted());
-        let candidate = if own.is_some() {
-            Some(inner)
-        } else {
-            next_table(inner, after)
-        };
+        let own = inner.position().filter(|at| *at > after && !inner.is_implicit() && !inner.is_dotted());
+        let candidate = if own.is_some() { Some(inner) } else { next_table(inner, after) };
         let is_nearer = match (&best, &candidate) {
             (Some(best), Some(candidate)) => candidate.position() < best.position(),
             (None, Some(_)) => true,

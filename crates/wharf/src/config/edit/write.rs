@@ -16,19 +16,12 @@ use crate::text::Escaped;
 /// If the folder cannot be made or written to. The file is then as it was.
 pub fn write_atomically(path: &Path, text: &str) -> Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    replace(&target, text).map_err(|error| {
-        Error::config(format!(
-            "cannot write {}: {error}",
-            Escaped(&path.to_string_lossy())
-        ))
-    })
+    replace(&target, text)
+        .map_err(|error| Error::config(format!("cannot write {}: {error}", Escaped(&path.to_string_lossy()))))
 }
 
 fn replace(target: &Path, text: &str) -> io::Result<()> {
-    let folder = target
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make_folder(folder)?;
     let (mut file, temporary) = create_beside(folder)?;
     let written = file

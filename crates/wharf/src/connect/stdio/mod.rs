@@ -42,28 +42,20 @@ pub(crate) async fn start(
 ) -> Result<Started, String> {
     let server: ServerName = permit.server().clone();
     let program = permit.program().display().to_string();
-    let spawned = spawner::spawn(permit, scratch)
-        .await
-        .map_err(|e| format!("`{program}` cannot be started: {e}"))?;
+    let spawned =
+        spawner::spawn(permit, scratch).await.map_err(|e| format!("`{program}` cannot be started: {e}"))?;
     let (tell_exit, exit) = watch::channel(None);
     let group = Arc::new(stop::Group::new(spawned.pid, exit.clone()));
     let stderr = Tail::follow(spawned.stderr, server, monitor.clone());
     let folder = spawned.folder;
     let mut process = spawned.process;
     tokio::spawn(async move {
-        let status = process
-            .wait()
-            .await
-            .map_or_else(|e| format!("it was lost: {e}"), stop::describe);
+        let status = process.wait().await.map_or_else(|e| format!("it was lost: {e}"), stop::describe);
         tell_exit.send_replace(Some(status));
         // The folder is the server's own; it goes with the server.
         drop(folder);
     });
-    Ok(Started {
-        child: Child { group, stderr, exit },
-        stdin: spawned.stdin,
-        stdout: spawned.stdout,
-    })
+    Ok(Started { child: Child { group, stderr, exit }, stdin: spawned.stdin, stdout: spawned.stdout })
 }
 
 // === impl Child ===

@@ -41,18 +41,9 @@ struct Order {
 /// Starts a process in the spawner's thread.
 pub(super) async fn spawn(permit: LaunchPermit, scratch: PathBuf) -> io::Result<Spawned> {
     let (done, spawned) = oneshot::channel();
-    let order = Order {
-        permit,
-        scratch,
-        runtime: Handle::current(),
-        done,
-    };
-    orders()
-        .send(order)
-        .map_err(|_| io::Error::other("the thread that starts programs is gone"))?;
-    spawned
-        .await
-        .map_err(|_| io::Error::other("the thread that starts programs is gone"))?
+    let order = Order { permit, scratch, runtime: Handle::current(), done };
+    orders().send(order).map_err(|_| io::Error::other("the thread that starts programs is gone"))?;
+    spawned.await.map_err(|_| io::Error::other("the thread that starts programs is gone"))?
 }
 
 fn orders() -> &'static mpsc::Sender<Order> {
@@ -60,38 +51,21 @@ fn orders() -> &'static mpsc::Sender<Order> {
     ORDERS.get_or_init(|| {
         let (send, take) = mpsc::channel::<Order>();
         let work = move || {
-            while let Ok(Order {
-                permit,
-                scratch,
-                runtime,
-                done,
-            }) = take.recv()
-            {
+            while let Ok(Order { permit, scratch, runtime, done }) = take.recv() {
                 // A caller that gave up meanwhile drops the child with the receiver, which ends it.
                 let _ = done.send(start(&permit, &scratch, &runtime));
             }
         };
         // Without the thread nothing can be started; the send then fails and says so.
-        drop(
-            std::thread::Builder::new()
-                .name("wharf-spawner".into())
-                .spawn(work),
-        );
+        drop(std::thread::Builder::new().name("wharf-spawner".into()).spawn(work));
         send
     })
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that starts servers, with a permit in hand"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place that starts servers, with a permit in hand")]
 fn start(permit: &LaunchPermit, scratch: &Path, runtime: &Handle) -> io::Result<Spawned> {
     let _inside = runtime.enter();
-    let folder = if permit.cwd().is_some() {
-        None
-    } else {
-        Some(OwnFolder::new(permit, scratch)?)
-    };
+    let folder = if permit.cwd().is_some() { None } else { Some(OwnFolder::new(permit, scratch)?) };
     let cwd = permit.cwd().or_else(|| folder.as_ref().map(|f| f.0.as_path()));
     let mut command = tokio::process::Command::new(permit.program());
     command

@@ -49,14 +49,7 @@ impl Tail {
 
     /// The lines kept, oldest first.
     pub(super) fn lines(&self) -> StderrTail {
-        StderrTail(
-            self.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .iter()
-                .cloned()
-                .collect(),
-        )
+        StderrTail(self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
     }
 
     fn keep(&self, line: &Line, server: &ServerName, monitor: &Monitor) {
@@ -70,10 +63,7 @@ impl Tail {
         };
         let line = Foreign::from(text);
         if monitor.debug {
-            monitor.events.publish(|| Event::Stderr {
-                server: server.clone(),
-                line: line.clone(),
-            });
+            monitor.events.publish(|| Event::Stderr { server: server.clone(), line: line.clone() });
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == LINES {

@@ -22,11 +22,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Group {
     pub(super) fn new(pid: u32, exit: watch::Receiver<Option<String>>) -> Self {
-        Self {
-            pid,
-            exit,
-            stopped: Mutex::new(false),
-        }
+        Self { pid, exit, stopped: Mutex::new(false) }
     }
 
     /// Ends the server and everything it started. The tree is written down before each step: a child that left the
@@ -59,9 +55,7 @@ impl Group {
 
     async fn gone_within(&self, time: Duration) -> bool {
         let mut exit = self.exit.clone();
-        tokio::time::timeout(time, exit.wait_for(Option::is_some))
-            .await
-            .is_ok()
+        tokio::time::timeout(time, exit.wait_for(Option::is_some)).await.is_ok()
     }
 
     fn signal(&self, signal: Signal) {
@@ -81,11 +75,7 @@ struct Member {
 impl Member {
     fn signal(&self, signal: Signal) {
         let same = read_stat(self.pid).is_some_and(|stat| stat.started == self.started);
-        if let Some(pid) = i32::try_from(self.pid)
-            .ok()
-            .and_then(Pid::from_raw)
-            .filter(|_| same)
-        {
+        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| same) {
             let _ = kill_process(pid, signal);
         }
     }
@@ -119,23 +109,14 @@ fn descendants(root: u32) -> Vec<Member> {
         false
     };
     let below: Vec<u32> = processes.keys().filter(|pid| below_root(pid)).copied().collect();
-    below
-        .into_iter()
-        .map(|pid| Member {
-            pid,
-            started: processes[&pid].started,
-        })
-        .collect()
+    below.into_iter().map(|pid| Member { pid, started: processes[&pid].started }).collect()
 }
 
 fn read_stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything; the fields after the last one are plain numbers.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    Some(Stat {
-        parent: fields.get(1)?.parse().ok()?,
-        started: fields.get(19)?.parse().ok()?,
-    })
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
 }
 
 /// An exit status in words.

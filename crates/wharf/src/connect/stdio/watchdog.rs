@@ -40,10 +40,7 @@ fn tell(line: &str) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the watchdog is part of starting servers safely"
-)]
+#[expect(clippy::disallowed_methods, reason = "the watchdog is part of starting servers safely")]
 fn start() -> Option<Mutex<ChildStdin>> {
     use std::os::unix::process::CommandExt;
     let mut child = Command::new("/bin/sh")
@@ -58,11 +55,7 @@ fn start() -> Option<Mutex<ChildStdin>> {
         .ok()?;
     let stdin = child.stdin.take();
     // Reaped when it ends, which is after us unless somebody killed it.
-    drop(
-        std::thread::Builder::new()
-            .name("wharf-watchdog".into())
-            .spawn(move || drop(child.wait())),
-    );
+    drop(std::thread::Builder::new().name("wharf-watchdog".into()).spawn(move || drop(child.wait())));
     stdin.map(Mutex::new)
 }
 
