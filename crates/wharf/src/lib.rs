@@ -11,5 +11,6 @@ pub mod mcp;
 pub mod event;
 pub mod config;
 pub mod policy;
+pub mod net;
 
 pub use error::{Error, Result, Side};

@@ -1,5 +1,7 @@
 //! What may be started, and with which arguments (l10, l11, l12, l53 and the hostile cases CMD).
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
