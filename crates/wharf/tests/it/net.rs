@@ -570,7 +570,7 @@ fn ssrf_15_an_unreadable_certificate_is_an_error() {
 }
 
 #[tokio::test]
-async fn exh_a_body_is_read_up_to_its_limit() {
+async fn exh_01_a_body_is_read_up_to_its_limit() {
     for (length, fits) in [(0, true), (99, true), (100, true), (101, false), (100_000, false)] {
         let whole = Full::new(Bytes::from(vec![b'x'; length]));
         let pieces = vec![b'x'; length]
@@ -594,10 +594,22 @@ async fn exh_a_body_is_read_up_to_its_limit() {
 }
 
 #[tokio::test]
-async fn exh_an_endless_body_is_cut_at_the_limit() {
+async fn exh_01_an_endless_body_is_cut_at_the_limit() {
     let server = Server::start(|_| format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(300_000))).await;
     let request = Request::get(server.url()).body(Full::default()).unwrap();
     let response = endpoint(&server.url()).send(request).await.unwrap();
     let error = read_body(response.into_body(), 1000).await.unwrap_err();
     assert!(matches!(error, NetError::TooLarge { max: 1000 }), "{error}");
+}
+
+#[tokio::test]
+async fn exh_02_a_compressed_answer_is_not_inflated() {
+    let server = Server::start(|_| {
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nbomb".into()
+    })
+    .await;
+    assert_eq!(
+        post(&endpoint(&server.url()), &server.url()).await.unwrap(),
+        "bomb"
+    );
 }

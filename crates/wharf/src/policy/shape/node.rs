@@ -59,12 +59,47 @@ pub(super) const TYPESCRIPT: Options = &[
     (&["--enable-source-maps", "--no-warnings"], Takes::Nothing),
 ];
 
+/// Only switches that npx knows as such: it takes the argument after an option it does not know for that option's
+/// value, and then reads the server's arguments as its own.
 const NPX: Options = &[
     (
-        &["-y", "--yes", "-q", "--quiet", "--silent", "--no-install", "--no"],
+        &[
+            "-y",
+            "--yes",
+            "-q",
+            "--quiet",
+            "--silent",
+            "--no-install",
+            "--prefer-offline",
+            "--offline",
+        ],
         Takes::Nothing,
     ),
-    (&["--prefer-offline", "--offline", "--bun"], Takes::Nothing),
+    (&["-p", "--package"], Takes::Package(Registry::Npm)),
+];
+
+/// For npm itself `-p` is something else.
+const NPM_EXEC: Options = &[
+    (
+        &[
+            "-y",
+            "--yes",
+            "-q",
+            "--quiet",
+            "--silent",
+            "--prefer-offline",
+            "--offline",
+        ],
+        Takes::Nothing,
+    ),
+    (&["--package"], Takes::Package(Registry::Npm)),
+];
+
+const BUNX: Options = &[
+    (
+        &["-y", "--yes", "--bun", "--silent", "--no-install"],
+        Takes::Nothing,
+    ),
     (&["-p", "--package"], Takes::Package(Registry::Npm)),
 ];
 
@@ -126,8 +161,16 @@ pub(super) fn script(walk: &mut Walk<'_>, options: Options) -> Judged {
 }
 
 /// `npx [options] package …`, or with `--package` the name of one of its commands.
-pub(super) fn package(walk: &mut Walk<'_>) -> Judged {
-    let met = walk.options(NPX, &[])?;
+pub(super) fn npx(walk: &mut Walk<'_>) -> Judged {
+    package(walk, NPX)
+}
+
+pub(super) fn bunx(walk: &mut Walk<'_>) -> Judged {
+    package(walk, BUNX)
+}
+
+fn package(walk: &mut Walk<'_>, options: Options) -> Judged {
+    let met = walk.options(options, &[])?;
     let name = package_or_command(walk, met.value("-p").is_some())?;
     walk.program(&name)
 }
@@ -136,8 +179,8 @@ pub(super) fn npm(walk: &mut Walk<'_>) -> Judged {
     let before = walk.options(NPM, &[])?;
     match walk.take() {
         Some("exec" | "x") => {
-            let met = walk.options(NPX, &[])?;
-            let name = package_or_command(walk, met.value("-p").is_some())?;
+            let met = walk.options(NPM_EXEC, &[])?;
+            let name = package_or_command(walk, met.value("--package").is_some())?;
             npm_rest(walk, met.ended_by_dashes(), &name)
         }
         Some("run" | "run-script") => {
@@ -172,7 +215,7 @@ pub(super) fn bun(walk: &mut Walk<'_>) -> Judged {
     match walk.peek() {
         Some("x") => {
             walk.take();
-            package(walk)
+            bunx(walk)
         }
         Some("run") => {
             walk.take();
