@@ -1,1 +1,8 @@
-fn main() {}
+//! The `wharf` command, driven from outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails"
+)]
+
+mod test_server;
