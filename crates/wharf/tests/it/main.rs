@@ -1,1 +1,5 @@
-fn main(){}
+//! What Wharf promises, proved from outside.
+
+mod names;
+mod outcome;
+mod schema;
