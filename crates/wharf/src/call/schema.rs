@@ -9,6 +9,8 @@ mod cache;
 mod graph;
 mod index;
 mod measure;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::sync::Arc;
@@ -84,15 +86,20 @@ impl Validators {
     /// nothing but the answer.
     pub async fn check(&self, schema: &Json, arguments: &Json) -> Result<(), Misfit> {
         let compiled = self.compiled(schema).await?;
-        if arguments.bytes().len() <= INLINE_BYTES {
+        let bytes = arguments.bytes().len();
+        if bytes <= INLINE_BYTES {
             let value = read(arguments)?;
-            if compiled.is_light(&value, arguments.bytes().len()) {
-                return compiled.judge(&value, arguments.bytes().len());
+            let load = compiled.weigh(&value, bytes);
+            if load.is_light() {
+                return compiled.judge(&value, &load);
             }
         }
         let arguments = arguments.clone();
-        self.run_aside(move || compiled.judge(&read(&arguments)?, arguments.bytes().len()))
-            .await?
+        self.run_aside(move || {
+            let value = read(&arguments)?;
+            compiled.judge(&value, &compiled.weigh(&value, bytes))
+        })
+        .await?
     }
 
     /// Whether a schema can be used at all, so that a tool can be refused before it is called.

@@ -399,7 +399,7 @@ fn build(pairs: &[(String, String)], naming: Naming) -> HashMap<(String, String)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn l52_names_are_injective_valid_and_free_of_order(pairs in some_tools(), turn in 0usize..40) {
