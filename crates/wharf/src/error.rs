@@ -268,14 +268,22 @@ impl Error {
             | Self::Denied { hint, .. }
             | Self::UnknownTool { hint, .. }
             | Self::UnknownServer { hint, .. } => Some(hint.clone()),
-            Self::Auth { server, .. } => Some(format!("give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`")),
-            Self::Timeout { server, .. } => Some(format!("set a longer `timeout` for `{server}`, or pass one with the call")),
-            Self::NotConnected { server } => Some(format!("connect `{server}` first, or leave its connection lazy")),
+            Self::Auth { server, .. } => Some(format!(
+                "give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
+            )),
+            Self::Timeout { server, .. } => {
+                Some(format!("set a longer `timeout` for `{server}`, or pass one with the call"))
+            }
+            Self::NotConnected { server } => {
+                Some(format!("connect `{server}` first, or leave its connection lazy"))
+            }
             Self::Arguments { .. } => Some("correct the arguments and call again; nothing was sent".into()),
             Self::UnknownOutcome { .. } => {
                 Some("the tool may have run: check its effect before you call it again".into())
             }
-            Self::Connection { retryable: true, .. } => Some("nothing was run; the call may be made again".into()),
+            Self::Connection { retryable: true, .. } => {
+                Some("nothing was run; the call may be made again".into())
+            }
             Self::Protocol { server, .. } => {
                 Some(format!("report it to the maker of `{server}`; `debug = true` shows its traffic"))
             }

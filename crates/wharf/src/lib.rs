@@ -11,8 +11,14 @@ pub mod mcp;
 pub mod event;
 pub mod config;
 pub mod policy;
+pub mod connect;
+pub mod catalog;
 pub mod registry;
+pub mod ask;
 pub mod call;
 pub mod outcome;
+pub mod host;
 
 pub use error::{Error, Result, Side};
+pub use host::{CallOptions, Host};
+pub use outcome::Outcome;

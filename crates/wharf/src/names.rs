@@ -40,7 +40,8 @@ impl ServerName {
             .map(|c| if c == ' ' || c == '.' || c == '/' { '_' } else { c.to_ascii_lowercase() })
             .collect();
         let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase());
-        let rest_well = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-');
+        let rest_well =
+            name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-');
         if starts_well && rest_well && name.len() <= SERVER_NAME_MAX {
             return Ok(Self(name.into()));
         }
@@ -60,7 +61,10 @@ impl ToolName {
             return Err(BadName("a tool's name is empty".into()));
         }
         if text.len() > TOOL_NAME_MAX {
-            return Err(BadName(format!("a tool's name has {} bytes, more than {TOOL_NAME_MAX}", text.len())));
+            return Err(BadName(format!(
+                "a tool's name has {} bytes, more than {TOOL_NAME_MAX}",
+                text.len()
+            )));
         }
         if text.chars().any(char::is_control) {
             return Err(BadName(format!("the tool name `{}` has control characters", text.escape_debug())));

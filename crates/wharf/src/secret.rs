@@ -120,15 +120,53 @@ impl fmt::Debug for Redactor {
 /// Whether a name of a variable, a header or a flag looks like it carries a credential.
 pub fn is_credential_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace('-', "_");
-    let words = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "PRIVATE_KEY", "API_KEY", "APIKEY", "ACCESS_KEY", "AUTHORIZATION"];
-    words.iter().any(|w| name.contains(w)) || name.ends_with("_KEY") || name.ends_with("_PAT") || name == "AUTH" || name.ends_with("_AUTH")
+    let words = [
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "PRIVATE_KEY",
+        "API_KEY",
+        "APIKEY",
+        "ACCESS_KEY",
+        "AUTHORIZATION",
+    ];
+    words.iter().any(|w| name.contains(w))
+        || name.ends_with("_KEY")
+        || name.ends_with("_PAT")
+        || name == "AUTH"
+        || name.ends_with("_AUTH")
 }
 
 /// Whether a value has the shape of a credential that well-known services hand out.
 pub fn is_credential_value(value: &str) -> bool {
     let prefixes = [
-        "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_", "xoxb-", "xoxp-",
-        "xoxa-", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "npm_", "pypi-", "hf_", "Bearer ", "Basic ", "-----BEGIN ",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+        "glpat-",
+        "sk-",
+        "sk_live_",
+        "rk_live_",
+        "xoxb-",
+        "xoxp-",
+        "xoxa-",
+        "xapp-",
+        "AKIA",
+        "ASIA",
+        "AIza",
+        "ya29.",
+        "npm_",
+        "pypi-",
+        "hf_",
+        "Bearer ",
+        "Basic ",
+        "-----BEGIN ",
     ];
     let long_enough = value.len() >= 16;
     long_enough && (prefixes.iter().any(|p| value.starts_with(p)) || looks_like_jwt(value))

@@ -58,7 +58,7 @@ pub enum Misfit {
 /// Threads that build or validate aside at one time.
 const ASIDE: usize = 2;
 /// How long a check may take, waiting for its turn included.
-const DEADLINE: Duration = Duration::from_secs(2);
+const DEADLINE: Duration = Duration::from_secs(5);
 /// The stack of a thread aside: enough for the deepest arguments under the deepest accepted schema. Only what is used
 /// of it costs memory.
 const STACK: usize = 128 * 1024 * 1024;
@@ -71,15 +71,17 @@ const ARGUMENTS_DEPTH: usize = 127;
 
 impl Default for Validators {
     fn default() -> Self {
-        Self {
-            cache: Cache::default(),
-            aside: Arc::new(Semaphore::new(ASIDE)),
-            deadline: DEADLINE,
-        }
+        Self { cache: Cache::default(), aside: Arc::new(Semaphore::new(ASIDE)), deadline: DEADLINE }
     }
 }
 
 impl Validators {
+    /// The same with another deadline than 5 seconds, for machines that are slow or busy.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
     /// Checks arguments against a schema. The bytes that were checked are the bytes to send.
     ///
     /// A schema that is known, with arguments of ordinary size, is checked on the spot. Dropping the future loses
@@ -112,16 +114,13 @@ impl Validators {
             Some(verdict) => verdict,
             None => {
                 let text = schema.clone();
-                let verdict = self
-                    .run_aside(move || build::compile(&text).map(Arc::new).map_err(Arc::from))
-                    .await?;
+                let verdict =
+                    self.run_aside(move || build::compile(&text).map(Arc::new).map_err(Arc::from)).await?;
                 self.cache.put(schema, &verdict);
                 verdict
             }
         };
-        verdict.map_err(|reason: Arc<str>| Misfit::Schema {
-            reason: reason.to_string(),
-        })
+        verdict.map_err(|reason: Arc<str>| Misfit::Schema { reason: reason.to_string() })
     }
 
     /// Runs what may take long on a thread of its own with a deep stack. The thread is started and joined from the
@@ -130,18 +129,14 @@ impl Validators {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Misfit> {
-        let unusable = |reason: &str| Misfit::Schema {
-            reason: reason.to_owned(),
-        };
+        let unusable = |reason: &str| Misfit::Schema { reason: reason.to_owned() };
         let aside = Arc::clone(&self.aside);
         let finished = tokio::time::timeout(self.deadline, async move {
             let turn = aside.acquire_owned().await.ok()?;
             let joined = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
-                let thread = std::thread::Builder::new()
-                    .name("wharf-schema".into())
-                    .stack_size(STACK)
-                    .spawn(work);
+                let thread =
+                    std::thread::Builder::new().name("wharf-schema".into()).stack_size(STACK).spawn(work);
                 thread.ok()?.join().ok()
             });
             joined.await.ok().flatten()
@@ -161,18 +156,12 @@ impl Misfit {
     pub fn into_error(self, server: ServerName, tool: ToolName) -> Error {
         match self {
             Self::Schema { reason } => Error::Schema { server, tool, reason },
-            Self::Arguments { problems } => Error::Arguments {
-                server,
-                tool,
-                problems,
-            },
+            Self::Arguments { problems } => Error::Arguments { server, tool, problems },
         }
     }
 
     fn arguments(problem: impl Into<String>) -> Self {
-        Self::Arguments {
-            problems: vec![problem.into()],
-        }
+        Self::Arguments { problems: vec![problem.into()] }
     }
 }
 
@@ -180,18 +169,11 @@ impl Misfit {
 fn read(arguments: &Json) -> Result<Value, Misfit> {
     if !arguments.is_object() {
         let got = words::short(arguments.as_str());
-        return Err(Misfit::arguments(format!(
-            "the arguments must be an object, got {got}"
-        )));
+        return Err(Misfit::arguments(format!("the arguments must be an object, got {got}")));
     }
     let strict = Json::parse_strict(arguments.bytes().clone(), ARGUMENTS_DEPTH);
     let strict = strict.map_err(|e| {
-        Misfit::arguments(format!(
-            "the arguments cannot be read: {}",
-            words::short(&e.to_string())
-        ))
+        Misfit::arguments(format!("the arguments cannot be read: {}", words::short(&e.to_string())))
     })?;
-    strict
-        .to()
-        .map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
+    strict.to().map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
 }

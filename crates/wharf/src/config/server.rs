@@ -138,7 +138,11 @@ impl ServerConfig {
     }
 
     /// A program to start.
-    pub fn stdio(name: ServerName, command: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn stdio(
+        name: ServerName,
+        command: impl Into<String>,
+        args: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         Self::new(name, Transport::Stdio(Stdio { command: command.into(), args, ..Stdio::default() }))
     }
@@ -183,7 +187,10 @@ impl ServerConfig {
             }
             Transport::Http(remote) | Transport::Sse(remote) => {
                 part(remote.url.expose().as_str());
-                remote.headers.iter().for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
+                remote
+                    .headers
+                    .iter()
+                    .for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
             }
         }
         hash.finalize().into()

@@ -4,10 +4,12 @@
 //! bytes beside it, so nothing a server said is lost. Who sends what when is the business of `connect` and `call`.
 
 mod content;
+mod header;
 mod revision;
 mod tool;
 
 pub use content::Content;
+pub use header::HeaderRule;
 pub use revision::{Era, Revision};
 pub use tool::{Annotations, Tool};
 
@@ -117,6 +119,10 @@ impl<'de> Deserialize<'de> for Implementation {
             title: Option<String>,
         }
         let shape = Shape::deserialize(deserializer)?;
-        Ok(Self { name: shape.name.into(), version: shape.version.into(), title: shape.title.map(Foreign::from) })
+        Ok(Self {
+            name: shape.name.into(),
+            version: shape.version.into(),
+            title: shape.title.map(Foreign::from),
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::header::{self, HeaderRule};
 use crate::names::ToolName;
 use crate::text::Foreign;
 use crate::wire::Json;
@@ -21,6 +22,8 @@ pub struct Tool {
     pub output_schema: Option<Json>,
     /// What the server claims about its effects.
     pub annotations: Annotations,
+    /// Arguments that are repeated as headers over HTTP, or why they cannot be.
+    pub headers: Result<Vec<HeaderRule>, String>,
     /// The whole definition, byte for byte.
     pub raw: Json,
 }
@@ -59,6 +62,7 @@ impl Tool {
         if root.is_none_or(|t| t.as_str() != "\"object\"") {
             return Err("its `inputSchema` is not an object schema (`\"type\": \"object\"`)".into());
         }
+        let headers = header::read_rules(&shape.input_schema);
         Ok(Self {
             name,
             title: shape.title.map(Foreign::from),
@@ -66,6 +70,7 @@ impl Tool {
             input_schema: shape.input_schema,
             output_schema: shape.output_schema.filter(|s| !s.is_null()),
             annotations: shape.annotations.unwrap_or_default(),
+            headers,
             raw,
         })
     }

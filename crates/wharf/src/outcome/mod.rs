@@ -18,10 +18,10 @@ use crate::wire::Json;
 /// What a call came to: a value in every case, or a typed error by [`Outcome::into_result`].
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The server.
-    pub server: ServerName,
-    /// The tool, by its original name.
-    pub tool: ToolName,
+    /// The server; `None` where none was found.
+    pub server: Option<ServerName>,
+    /// The tool, by its original name; `None` where none was found.
+    pub tool: Option<ToolName>,
     /// How long it took.
     pub took: Duration,
     /// Whether the tool ran and says it succeeded.
@@ -44,20 +44,13 @@ impl Outcome {
     pub fn from_result(server: ServerName, tool: ToolName, raw: Json) -> Self {
         match check(&raw) {
             Err(reason) => {
-                let error = Error::Protocol {
-                    server: server.clone(),
-                    reason,
-                    stderr: StderrTail::default(),
-                };
-                Self {
-                    raw,
-                    ..Self::from_error(server, tool, error)
-                }
+                let error = Error::Protocol { server: server.clone(), reason, stderr: StderrTail::default() };
+                Self { raw, ..Self::from_error(server, tool, error) }
             }
             Ok(is_error) => {
                 let mut outcome = Self {
-                    server,
-                    tool,
+                    server: Some(server),
+                    tool: Some(tool),
                     took: Duration::ZERO,
                     success: !is_error,
                     reason: None,
@@ -74,17 +67,14 @@ impl Outcome {
 
     /// Takes the error that ended a call, or kept it from being sent.
     pub fn from_error(server: ServerName, tool: ToolName, error: Error) -> Self {
-        let reason = Some(error.to_string());
-        let raw = Json::of(&());
-        Self {
-            server,
-            tool,
-            took: Duration::ZERO,
-            success: false,
-            reason,
-            error: Some(error),
-            raw,
-        }
+        Self { server: Some(server), tool: Some(tool), ..Self::not_found(error) }
+    }
+
+    /// Takes the error of a call for which no tool was found.
+    pub fn not_found(error: Error) -> Self {
+        let (reason, raw) = (Some(error.to_string()), Json::of(&()));
+        let (took, error) = (Duration::ZERO, Some(error));
+        Self { server: None, tool: None, took, success: false, reason, error, raw }
     }
 
     /// The same, with how long it took.
@@ -102,13 +92,8 @@ impl Outcome {
     pub fn content(&self) -> Vec<Content> {
         #[derive(Deserialize)]
         struct Blocks(Vec<Json>);
-        let blocks = self
-            .raw
-            .member("content")
-            .and_then(|content| content.to::<Blocks>().ok());
-        blocks.map_or_else(Vec::new, |Blocks(blocks)| {
-            blocks.into_iter().map(Content::read).collect()
-        })
+        let blocks = self.raw.member("content").and_then(|content| content.to::<Blocks>().ok());
+        blocks.map_or_else(Vec::new, |Blocks(blocks)| blocks.into_iter().map(Content::read).collect())
     }
 
     /// The structured result, if there is one.
@@ -130,17 +115,12 @@ impl Outcome {
     /// For callers that want a typed error: what failed on the way as it was, a tool's own failure as
     /// [`Error::ToolFailed`].
     pub fn into_result(self) -> Result<Self> {
-        match self.error {
-            Some(error) => Err(error),
-            None if self.success => Ok(self),
-            None => {
-                let message = self.reason.unwrap_or_default();
-                Err(Error::ToolFailed {
-                    server: self.server,
-                    tool: self.tool,
-                    message,
-                })
+        match (self.error, self.server, self.tool) {
+            (Some(error), _, _) => Err(error),
+            (None, Some(server), Some(tool)) if !self.success => {
+                Err(Error::ToolFailed { server, tool, message: self.reason.unwrap_or_default() })
             }
+            (error, server, tool) => Ok(Self { error, server, tool, ..self }),
         }
     }
 
@@ -166,9 +146,7 @@ fn check(raw: &Json) -> Result<bool, String> {
     if let Some(kind) = kind.filter(|k| k.as_str() != "\"complete\"") {
         let kind: String = kind.as_str().chars().take(80).collect();
         let shown = crate::text::Escaped(&kind);
-        return Err(format!(
-            "the result of `tools/call` has the unknown `resultType` {shown}"
-        ));
+        return Err(format!("the result of `tools/call` has the unknown `resultType` {shown}"));
     }
     // A result without `content` is against the protocol, but the tool ran: it is taken as an empty one.
     if content.is_some_and(|c| !c.as_str().starts_with('[')) {

@@ -21,19 +21,10 @@ fn block(block: &Content) -> String {
         Content::Text { text, .. } => text.raw().to_owned(),
         Content::Image { data, mime_type, .. } => binary("image", mime_type, data),
         Content::Audio { data, mime_type, .. } => binary("audio", mime_type, data),
-        Content::Resource {
-            uri,
-            text: Some(text),
-            ..
-        } => format!("[resource {uri}]\n{}", text.raw()),
-        Content::Resource {
-            uri, mime_type, blob, ..
-        } => {
+        Content::Resource { uri, text: Some(text), .. } => format!("[resource {uri}]\n{}", text.raw()),
+        Content::Resource { uri, mime_type, blob, .. } => {
             let mime = mime_type.as_ref().map(|m| format!(" {m}")).unwrap_or_default();
-            let size = blob
-                .as_ref()
-                .map(|b| format!(", {}", size(b)))
-                .unwrap_or_default();
+            let size = blob.as_ref().map(|b| format!(", {}", size(b))).unwrap_or_default();
             format!("[resource {uri}{mime}{size}]")
         }
         Content::ResourceLink { uri, name, .. } if name.raw().is_empty() => format!("[link {uri}]"),
@@ -43,11 +34,7 @@ fn block(block: &Content) -> String {
         }
         Content::Unknown { kind, raw } => {
             let short: String = kind.raw().chars().take(40).collect();
-            format!(
-                "[a block of the unknown kind `{}`, {}]",
-                Escaped(&short),
-                bytes(raw.bytes().len())
-            )
+            format!("[a block of the unknown kind `{}`, {}]", Escaped(&short), bytes(raw.bytes().len()))
         }
     }
 }

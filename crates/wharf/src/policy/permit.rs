@@ -23,6 +23,7 @@ pub struct ConnectPermit {
     pub(super) server: ServerName,
     pub(super) url: SecretUrl,
     pub(super) loopback: bool,
+    pub(super) private_networks: bool,
     pub(super) warnings: Vec<String>,
 }
 
@@ -73,6 +74,10 @@ impl ConnectPermit {
     /// Whether loopback addresses may be dialled: only where the trusted config's own URL names one.
     pub fn loopback(&self) -> bool {
         self.loopback
+    }
+    /// Whether addresses of private networks may be dialled.
+    pub fn private_networks(&self) -> bool {
+        self.private_networks
     }
     /// What a person should know, though it is allowed.
     pub fn warnings(&self) -> &[String] {

@@ -48,11 +48,7 @@ impl Registry {
     /// it comes after them.
     pub fn new(rules: NameRules, order: impl IntoIterator<Item = ServerName>) -> Self {
         let servers = order.into_iter().map(|name| (name, None)).collect();
-        Self {
-            rules,
-            servers: Mutex::new(servers),
-            snapshot: ArcSwap::from_pointee(Snapshot::default()),
-        }
+        Self { rules, servers: Mutex::new(servers), snapshot: ArcSwap::from_pointee(Snapshot::default()) }
     }
 
     /// Puts what a server offers in the place of what it offered before. With the same configuration and fingerprint

@@ -54,10 +54,7 @@ const SUFFIX_DIGITS: [usize; 3] = [0, 10, 32];
 
 impl Default for NameRules {
     fn default() -> Self {
-        Self {
-            naming: Naming::default(),
-            max_len: NAME_MAX,
-        }
+        Self { naming: Naming::default(), max_len: NAME_MAX }
     }
 }
 
@@ -149,10 +146,7 @@ fn allowed(text: &str) -> String {
 
 /// Lower case; each run of anything but letters and digits becomes one `_`, and none stands at the ends.
 fn lowered(text: &str) -> String {
-    replace_runs(text, |c| c.is_ascii_alphanumeric())
-        .to_ascii_lowercase()
-        .trim_matches('_')
-        .to_owned()
+    replace_runs(text, |c| c.is_ascii_alphanumeric()).to_ascii_lowercase().trim_matches('_').to_owned()
 }
 
 fn replace_runs(text: &str, keep: impl Fn(char) -> bool) -> String {

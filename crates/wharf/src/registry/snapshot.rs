@@ -9,6 +9,7 @@ use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::mcp::Tool;
 use crate::names::{ServerName, ToolName};
+use crate::policy::is_visible;
 use crate::text::Escaped;
 
 /// Every tool that is shown, with its public name. Immutable.
@@ -67,13 +68,8 @@ impl Snapshot {
         for offered in servers.filter(|s| s.config.enabled) {
             snapshot.take_visible(offered, &mut shown);
         }
-        let claimants: Vec<_> = shown
-            .iter()
-            .map(|(config, tool)| Claimant {
-                config,
-                tool: &tool.name,
-            })
-            .collect();
+        let claimants: Vec<_> =
+            shown.iter().map(|(config, tool)| Claimant { config, tool: &tool.name }).collect();
         for ((config, tool), public) in shown.iter().zip(rules.assign(&claimants)) {
             snapshot.add(config, tool, public);
         }
@@ -87,47 +83,25 @@ impl Snapshot {
     ) {
         let config = &*offered.config;
         if offered.tools.len() > TOOLS_MAX {
-            let reason = format!(
-                "it offers {} tools; only the first {TOOLS_MAX} are taken",
-                offered.tools.len()
-            );
-            self.skipped.push(Skipped {
-                server: config.name.clone(),
-                tool: None,
-                reason,
-            });
+            let reason =
+                format!("it offers {} tools; only the first {TOOLS_MAX} are taken", offered.tools.len());
+            self.skipped.push(Skipped { server: config.name.clone(), tool: None, reason });
         }
         let mut seen = std::collections::HashSet::new();
-        for tool in offered
-            .tools
-            .iter()
-            .take(TOOLS_MAX)
-            .filter(|t| is_visible(config, &t.name))
-        {
+        for tool in offered.tools.iter().take(TOOLS_MAX).filter(|t| is_visible(config, &t.name)) {
             if seen.insert(&tool.name) {
                 shown.push((config, tool));
             } else {
-                self.skip(
-                    config,
-                    tool,
-                    "its server lists the name twice; the first is kept".into(),
-                );
+                self.skip(config, tool, "its server lists the name twice; the first is kept".into());
             }
         }
     }
 
     fn add(&mut self, config: &ServerConfig, tool: &Arc<Tool>, public: Option<String>) {
         let Some(public) = public else {
-            return self.skip(
-                config,
-                tool,
-                "its public name cannot be told from another tool's".into(),
-            );
+            return self.skip(config, tool, "its public name cannot be told from another tool's".into());
         };
-        if public
-            .get(..RESERVED_PREFIX.len())
-            .is_some_and(|p| p.eq_ignore_ascii_case(RESERVED_PREFIX))
-        {
+        if public.get(..RESERVED_PREFIX.len()).is_some_and(|p| p.eq_ignore_ascii_case(RESERVED_PREFIX)) {
             let reason =
                 format!("its public name `{public}` starts with `{RESERVED_PREFIX}`, which is Wharf's own");
             return self.skip(config, tool, reason);
@@ -135,25 +109,13 @@ impl Snapshot {
         let public: Arc<str> = public.into();
         let place = self.routes.len();
         self.by_name.insert(Arc::clone(&public), place);
-        self.by_identity
-            .entry(config.name.clone())
-            .or_default()
-            .insert(tool.name.clone(), place);
+        self.by_identity.entry(config.name.clone()).or_default().insert(tool.name.clone(), place);
         let (server, tool) = (config.name.clone(), Arc::clone(tool));
-        self.routes.push(Route {
-            public,
-            server,
-            tool,
-            source: Source::Mcp,
-        });
+        self.routes.push(Route { public, server, tool, source: Source::Mcp });
     }
 
     fn skip(&mut self, config: &ServerConfig, tool: &Tool, reason: String) {
-        self.skipped.push(Skipped {
-            server: config.name.clone(),
-            tool: Some(tool.name.clone()),
-            reason,
-        });
+        self.skipped.push(Skipped { server: config.name.clone(), tool: Some(tool.name.clone()), reason });
     }
 
     /// Every tool that can be called: servers in the order of the configuration, tools in their servers' order.
@@ -173,10 +135,7 @@ impl Snapshot {
 
     /// A tool by its server and its original name.
     pub fn find(&self, server: &str, tool: &str) -> Option<&Route> {
-        self.by_identity
-            .get(server)?
-            .get(tool)
-            .map(|&place| &self.routes[place])
+        self.by_identity.get(server)?.get(tool).map(|&place| &self.routes[place])
     }
 
     /// Like [`Snapshot::route`], with an error that says what may have been meant.
@@ -187,28 +146,17 @@ impl Snapshot {
                 [] => "list the tools to see their names".into(),
                 names => format!(
                     "did you mean {}?",
-                    names
-                        .iter()
-                        .map(|n| format!("`{n}`"))
-                        .collect::<Vec<_>>()
-                        .join(" or ")
+                    names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")
                 ),
             };
             let shown: String = public_name.chars().take(super::NAME_MAX_WIDE).collect();
-            Error::UnknownTool {
-                name: Escaped(&shown).to_string(),
-                hint,
-            }
+            Error::UnknownTool { name: Escaped(&shown).to_string(), hint }
         })
     }
 
     /// The public names most like one that is not there, the most alike first.
     pub fn suggest(&self, name: &str) -> Vec<String> {
-        let wanted: String = name
-            .chars()
-            .take(super::NAME_MAX_WIDE)
-            .collect::<String>()
-            .to_ascii_lowercase();
+        let wanted: String = name.chars().take(super::NAME_MAX_WIDE).collect::<String>().to_ascii_lowercase();
         let mut alike: Vec<(f64, &str)> = self
             .routes
             .iter()
@@ -220,16 +168,6 @@ impl Snapshot {
             .filter(|(score, _)| *score >= ALIKE)
             .collect();
         alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-        alike
-            .into_iter()
-            .take(SUGGESTIONS)
-            .map(|(_, name)| name.to_owned())
-            .collect()
+        alike.into_iter().take(SUGGESTIONS).map(|(_, name)| name.to_owned()).collect()
     }
-}
-
-// To be `policy::is_visible` once that room has it; same signature.
-fn is_visible(config: &ServerConfig, tool: &ToolName) -> bool {
-    let listed = |names: &[String]| names.iter().any(|n| n == tool.as_str());
-    config.enabled_tools.as_deref().is_none_or(listed) && !listed(&config.disabled_tools)
 }

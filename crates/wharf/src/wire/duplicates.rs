@@ -79,7 +79,9 @@ impl<'de> Visitor<'de> for Walk<'_> {
             }
             if many.is_empty() {
                 few.push(key);
-            } else { many.insert(key); }
+            } else {
+                many.insert(key);
+            }
             members.next_value_seed(Walk { twice: &mut *self.twice })?;
         }
         Ok(())

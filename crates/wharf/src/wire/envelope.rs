@@ -92,7 +92,9 @@ fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError>
 fn parse_one(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
     match Parts::read(&frame, max_depth) {
         Ok(parts) => parts.into_message(&frame),
-        Err(e) => Err(Malformed { id: guess_id(&frame, &frame), reason: format!("not acceptable JSON: {e}") }),
+        Err(e) => {
+            Err(Malformed { id: guess_id(&frame, &frame), reason: format!("not acceptable JSON: {e}") })
+        }
     }
 }
 
@@ -112,25 +114,26 @@ impl Parts {
         let text = std::str::from_utf8(frame).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
         let mut parts = Self::default();
         let mut twice = None;
-        Scanner::new(text, max_depth).members(|key, value| {
-            let at = key.start;
-            let name = unquote(&text[key]);
-            let place = match &*name {
-                "jsonrpc" => &mut parts.version,
-                "id" => &mut parts.id,
-                "method" => &mut parts.method,
-                "params" => &mut parts.params,
-                "result" => &mut parts.result,
-                "error" => &mut parts.error,
-                _ => return Ok(()),
-            };
-            if place.replace(value).is_some() {
-                twice = Some(name.into_owned());
-                return Err(Bad { what: "a key stands twice", at });
-            }
-            Ok(())
-        })
-        .map_err(|bad| twice.map_or_else(|| bad.into(), JsonError::DuplicateKey))?;
+        Scanner::new(text, max_depth)
+            .members(|key, value| {
+                let at = key.start;
+                let name = unquote(&text[key]);
+                let place = match &*name {
+                    "jsonrpc" => &mut parts.version,
+                    "id" => &mut parts.id,
+                    "method" => &mut parts.method,
+                    "params" => &mut parts.params,
+                    "result" => &mut parts.result,
+                    "error" => &mut parts.error,
+                    _ => return Ok(()),
+                };
+                if place.replace(value).is_some() {
+                    twice = Some(name.into_owned());
+                    return Err(Bad { what: "a key stands twice", at });
+                }
+                Ok(())
+            })
+            .map_err(|bad| twice.map_or_else(|| bad.into(), JsonError::DuplicateKey))?;
         Ok(parts)
     }
 
@@ -198,7 +201,9 @@ fn reply_id(id: Option<&Json>) -> ReplyId {
 
 /// Digits only: `+7`, `07` and `7e0` are not spellings of ours.
 fn whole_number(text: &str) -> Option<u64> {
-    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let plain = !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_digit())
+        && (text == "0" || !text.starts_with('0'));
     plain.then(|| text.parse().ok()).flatten()
 }
 

@@ -14,7 +14,7 @@ use crate::text::Escaped;
 
 /// A well-formed JSON value as its sender wrote it: key order, number spelling and unknown members included.
 /// Cloning shares the bytes.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Bytes);
 
 /// Why bytes are not an acceptable JSON value.

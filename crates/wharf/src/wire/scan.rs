@@ -243,7 +243,11 @@ impl<'a> Scanner<'a> {
     }
 
     fn literal(&self, at: usize, word: &[u8]) -> Result<usize, Bad> {
-        if self.text[at..].starts_with(word) { Ok(at + word.len()) } else { self.bad("a value was expected", at) }
+        if self.text[at..].starts_with(word) {
+            Ok(at + word.len())
+        } else {
+            self.bad("a value was expected", at)
+        }
     }
 
     fn space(&self, mut at: usize) -> usize {

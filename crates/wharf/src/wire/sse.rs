@@ -111,7 +111,9 @@ impl SseParser {
                 self.has_data = true;
             }
             b"event" => self.event.name = Some(String::from_utf8_lossy(&value).into_owned()),
-            b"id" if !value.contains(&0) => self.event.id = Some(String::from_utf8_lossy(&value).into_owned()),
+            b"id" if !value.contains(&0) => {
+                self.event.id = Some(String::from_utf8_lossy(&value).into_owned())
+            }
             b"retry" => self.event.retry = std::str::from_utf8(&value).ok().and_then(|v| v.parse().ok()),
             // A comment (an empty name) or a field of a later day.
             _ => {}

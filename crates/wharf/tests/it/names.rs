@@ -1,5 +1,7 @@
 //! Public names: valid, unique, stable, and never an identity.
 
+#![expect(clippy::unwrap_used, reason = "what a test sets up itself must be there")]
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -38,18 +40,12 @@ fn snapshot(rules: NameRules, servers: Vec<ServerTools>) -> Arc<Snapshot> {
 }
 
 fn rules(naming: Naming) -> NameRules {
-    NameRules {
-        naming,
-        max_len: NAME_MAX,
-    }
+    NameRules { naming, max_len: NAME_MAX }
 }
 
 /// The public names of one tool of each server.
 fn names(naming: Naming, pairs: &[(&str, &str)]) -> Vec<String> {
-    let snapshot = snapshot(
-        rules(naming),
-        pairs.iter().map(|(s, t)| offer(config(s), &[t])).collect(),
-    );
+    let snapshot = snapshot(rules(naming), pairs.iter().map(|(s, t)| offer(config(s), &[t])).collect());
     pairs
         .iter()
         .map(|(s, t)| {
@@ -61,52 +57,28 @@ fn names(naming: Naming, pairs: &[(&str, &str)]) -> Vec<String> {
 
 #[test]
 fn l52_prefixed_names() {
-    assert_eq!(
-        names(Naming::Prefixed, &[("github", "create_issue")]),
-        ["github_create_issue"]
-    );
-    assert_eq!(
-        names(Naming::Prefixed, &[("github", "list-repos")]),
-        ["github_list-repos"]
-    );
-    assert_eq!(
-        names(Naming::Prefixed, &[("files", "read.file v2")]),
-        ["files_read_file_v2"]
-    );
+    assert_eq!(names(Naming::Prefixed, &[("github", "create_issue")]), ["github_create_issue"]);
+    assert_eq!(names(Naming::Prefixed, &[("github", "list-repos")]), ["github_list-repos"]);
+    assert_eq!(names(Naming::Prefixed, &[("files", "read.file v2")]), ["files_read_file_v2"]);
     let mut prefixed = config("github");
     prefixed.tool_prefix = Some("gh".into());
     let mut bare = config("time");
     bare.tool_prefix = Some(String::new());
-    let snapshot = snapshot(
-        NameRules::default(),
-        vec![offer(prefixed, &["list"]), offer(bare, &["now"])],
-    );
+    let snapshot = snapshot(NameRules::default(), vec![offer(prefixed, &["list"]), offer(bare, &["now"])]);
     assert!(snapshot.route("gh_list").is_some());
     assert!(snapshot.route("now").is_some());
 }
 
 #[test]
 fn l52_mcp_names_are_as_nexus3_writes_them() {
-    assert_eq!(
-        names(Naming::Mcp, &[("github", "list-repos")]),
-        ["mcp_github_list_repos"]
-    );
-    assert_eq!(
-        names(Naming::Mcp, &[("GitHub API", "list-repos")]),
-        ["mcp_github_api_list_repos"]
-    );
-    assert_eq!(
-        names(Naming::Mcp, &[("evil/../path", "../../etc")]),
-        ["mcp_evil_path_etc"]
-    );
+    assert_eq!(names(Naming::Mcp, &[("github", "list-repos")]), ["mcp_github_list_repos"]);
+    assert_eq!(names(Naming::Mcp, &[("GitHub API", "list-repos")]), ["mcp_github_api_list_repos"]);
+    assert_eq!(names(Naming::Mcp, &[("evil/../path", "../../etc")]), ["mcp_evil_path_etc"]);
 }
 
 #[test]
 fn l52_bare_names() {
-    assert_eq!(
-        names(Naming::Bare, &[("weather", "forecast"), ("files", "read")]),
-        ["forecast", "read"]
-    );
+    assert_eq!(names(Naming::Bare, &[("weather", "forecast"), ("files", "read")]), ["forecast", "read"]);
 }
 
 #[test]
@@ -118,35 +90,24 @@ fn l52_a_long_name_is_cut_and_told_apart() {
     let cut = names(Naming::Prefixed, &[("s", &long)])[0].clone();
     assert_eq!(cut.len(), NAME_MAX);
     assert_ne!(cut, names(Naming::Prefixed, &[("s", &other)])[0]);
-    let wide = NameRules {
-        max_len: NAME_MAX_WIDE,
-        ..NameRules::default()
-    };
-    assert!(
-        snapshot(wide, vec![offer(config("s"), &[&long])])
-            .route(&format!("s_{long}"))
-            .is_some()
-    );
+    let wide = NameRules { max_len: NAME_MAX_WIDE, ..NameRules::default() };
+    assert!(snapshot(wide, vec![offer(config("s"), &[&long])]).route(&format!("s_{long}")).is_some());
 }
 
 #[test]
 fn nam_01_two_servers_with_one_name_both_get_a_suffix() {
     let pair = names(Naming::Bare, &[("a", "search"), ("b", "search")]);
     assert_ne!(pair[0], pair[1]);
-    assert!(
-        pair.iter()
-            .all(|n| n.starts_with("search_") && n.len() == "search_".len() + 10),
-        "{pair:?}"
-    );
+    assert!(pair.iter().all(|n| n.starts_with("search_") && n.len() == "search_".len() + 10), "{pair:?}");
     // The classic of joined names: both would be `a__b__c`.
     let joined = names(Naming::Prefixed, &[("a", "_b__c"), ("a__b", "_c")]);
     assert_ne!(joined[0], joined[1]);
-    // The twin: tools that do not clash keep their plain names beside those that do.
-    let third = names(
-        Naming::Bare,
-        &[("a", "search"), ("b", "search"), ("b", "fetch")].map(|p| p)[2..].as_ref(),
+    // The twin: a tool that does not clash keeps its plain name beside those that do.
+    let beside = snapshot(
+        rules(Naming::Bare),
+        vec![offer(config("a"), &["search"]), offer(config("b"), &["search", "fetch"])],
     );
-    assert_eq!(third, ["fetch"]);
+    assert!(beside.route("fetch").is_some() && beside.route("search").is_none());
 }
 
 #[test]
@@ -155,10 +116,7 @@ fn nam_01_a_new_neighbour_never_bears_the_old_name() {
     let before = registry.replace(offer(config("honest"), &["search"]));
     assert_eq!(before.route("search").unwrap().server.as_str(), "honest");
     let after = registry.replace(offer(config("newcomer"), &["search"]));
-    assert!(
-        after.route("search").is_none(),
-        "the plain name belongs to neither"
-    );
+    assert!(after.route("search").is_none(), "the plain name belongs to neither");
     // Not even one that copies the suffix which the honest tool gets.
     let suffixed = after.find("honest", "search").unwrap().public.to_string();
     let sly = registry.replace(offer(config("newcomer"), &["search", &suffixed]));
@@ -170,21 +128,12 @@ fn nam_01_a_new_neighbour_never_bears_the_old_name() {
 
 #[test]
 fn nam_02_names_of_wharf_itself_are_refused() {
-    let snapshot = snapshot(
-        rules(Naming::Bare),
-        vec![offer(config("s"), &["wharf_call", "Wharf_search", "wharfs"])],
-    );
+    let snapshot =
+        snapshot(rules(Naming::Bare), vec![offer(config("s"), &["wharf_call", "Wharf_search", "wharfs"])]);
     assert!(snapshot.route("wharf_call").is_none() && snapshot.find("s", "Wharf_search").is_none());
     assert_eq!(snapshot.skipped().len(), 2);
-    assert!(
-        snapshot.skipped()[0].reason.contains("wharf_"),
-        "{:?}",
-        snapshot.skipped()
-    );
-    assert!(
-        snapshot.route("wharfs").is_some(),
-        "the twin that only looks a little like it"
-    );
+    assert!(snapshot.skipped()[0].reason.contains("wharf_"), "{:?}", snapshot.skipped());
+    assert!(snapshot.route("wharfs").is_some(), "the twin that only looks a little like it");
 }
 
 #[test]
@@ -216,10 +165,7 @@ fn nam_03_odd_names_are_encoded_injectively() {
 #[test]
 fn nam_03_names_that_differ_in_case_only_clash() {
     let pair = names(Naming::Bare, &[("a", "Search"), ("b", "search")]);
-    assert!(
-        pair[0].starts_with("Search_") && pair[1].starts_with("search_"),
-        "{pair:?}"
-    );
+    assert!(pair[0].starts_with("Search_") && pair[1].starts_with("search_"), "{pair:?}");
     assert!(!pair[0].eq_ignore_ascii_case(&pair[1]));
 }
 
@@ -247,23 +193,13 @@ fn nam_07_a_chain_of_provoked_clashes_ends_soon() {
         let tools: Vec<&str> = chain.iter().map(String::as_str).collect();
         let twin = offer(config("twin"), &["a"]);
         registry.replace(twin);
-        let snapshot = registry.replace(ServerTools {
-            fingerprint: [chain.len() as u8; 32],
-            ..offer(config("s"), &tools)
-        });
-        let last = snapshot
-            .find("s", chain.last().unwrap())
-            .unwrap()
-            .public
-            .to_string();
+        let snapshot = registry
+            .replace(ServerTools { fingerprint: [chain.len() as u8; 32], ..offer(config("s"), &tools) });
+        let last = snapshot.find("s", chain.last().unwrap()).unwrap().public.to_string();
         chain.push(last);
     }
     let snapshot = registry.snapshot();
-    let distinct: HashSet<_> = snapshot
-        .tools()
-        .iter()
-        .map(|r| r.public.to_ascii_lowercase())
-        .collect();
+    let distinct: HashSet<_> = snapshot.tools().iter().map(|r| r.public.to_ascii_lowercase()).collect();
     assert_eq!(distinct.len(), snapshot.tools().len());
 }
 
@@ -278,15 +214,9 @@ fn nam_09_the_configured_name_is_the_identity() {
         tools: [pretender].into(),
         fingerprint: [1; 32],
     };
-    let snapshot = snapshot(
-        NameRules::default(),
-        vec![offer(config("github"), &["search"]), offered],
-    );
+    let snapshot = snapshot(NameRules::default(), vec![offer(config("github"), &["search"]), offered]);
     assert_eq!(snapshot.route("github_search").unwrap().server.as_str(), "github");
-    assert_eq!(
-        snapshot.route("pretender_search").unwrap().server.as_str(),
-        "pretender"
-    );
+    assert_eq!(snapshot.route("pretender_search").unwrap().server.as_str(), "pretender");
 }
 
 #[test]
@@ -297,11 +227,7 @@ fn l53_hidden_tools_have_no_route() {
         config.enabled_tools = enabled.map(|names| names.iter().map(|n| (*n).to_owned()).collect());
         config.disabled_tools = disabled.iter().map(|n| (*n).to_owned()).collect();
         let snapshot = snapshot(NameRules::default(), vec![offer(config, &all)]);
-        snapshot
-            .tools()
-            .iter()
-            .map(|r| r.public.to_string())
-            .collect::<Vec<_>>()
+        snapshot.tools().iter().map(|r| r.public.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(with(None, &[]), ["s_create", "s_delete", "s_list"]);
     assert_eq!(with(None, &["delete"]), ["s_create", "s_list"]);
@@ -319,15 +245,9 @@ fn l50_tools_are_listed_in_the_order_of_the_configuration() {
         registry.replace(offer(config(late), &["z", "y"]));
     }
     let listed = |s: &Snapshot| s.tools().iter().map(|r| r.public.to_string()).collect::<Vec<_>>();
-    assert_eq!(
-        listed(&registry.snapshot()),
-        ["c_z", "c_y", "a_z", "a_y", "b_z", "b_y", "late_z", "late_y"]
-    );
+    assert_eq!(listed(&registry.snapshot()), ["c_z", "c_y", "a_z", "a_y", "b_z", "b_y", "late_z", "late_y"]);
     registry.remove(&order[1]);
-    assert_eq!(
-        listed(&registry.snapshot()),
-        ["c_z", "c_y", "b_z", "b_y", "late_z", "late_y"]
-    );
+    assert_eq!(listed(&registry.snapshot()), ["c_z", "c_y", "b_z", "b_y", "late_z", "late_y"]);
     registry.replace(offer(config("a"), &["z"]));
     assert_eq!(listed(&registry.snapshot())[2], "a_z");
 }
@@ -341,28 +261,19 @@ fn l50_a_name_listed_twice_by_its_server_is_reported() {
 
 #[test]
 fn l50_an_unknown_name_gets_suggestions() {
-    let snapshot = snapshot(
-        NameRules::default(),
-        vec![offer(config("github"), &["create_issue", "list_repos"])],
-    );
+    let snapshot =
+        snapshot(NameRules::default(), vec![offer(config("github"), &["create_issue", "list_repos"])]);
     assert_eq!(snapshot.suggest("github_creat_issue")[0], "github_create_issue");
     assert_eq!(snapshot.suggest("list_repo")[0], "github_list_repos");
     assert!(snapshot.suggest("qqqq").is_empty());
     let error = snapshot.expect_route("github_createissue\u{1b}[31m").unwrap_err();
-    let Error::UnknownTool { name, hint } = &error else {
-        panic!("{error}")
-    };
-    assert!(
-        !name.contains('\u{1b}') && hint.contains("`github_create_issue`"),
-        "{name} {hint}"
-    );
+    let Error::UnknownTool { name, hint } = &error else { panic!("{error}") };
+    assert!(!name.contains('\u{1b}') && hint.contains("`github_create_issue`"), "{name} {hint}");
 }
 
 fn valid(name: &str, max: usize) -> bool {
     (1..=max).contains(&name.len())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 /// Names that clash often: few letters, separators, cases, and the prefixes of others.
@@ -388,14 +299,7 @@ fn build(pairs: &[(String, String)], naming: Naming) -> HashMap<(String, String)
     let snapshot = snapshot(rules(naming), offers);
     assert!(snapshot.skipped().is_empty(), "{:?}", snapshot.skipped());
     let routes = snapshot.tools().iter();
-    routes
-        .map(|r| {
-            (
-                (r.server.to_string(), r.tool.name.as_str().to_owned()),
-                r.public.to_string(),
-            )
-        })
-        .collect()
+    routes.map(|r| ((r.server.to_string(), r.tool.name.as_str().to_owned()), r.public.to_string())).collect()
 }
 
 proptest! {

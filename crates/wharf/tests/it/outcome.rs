@@ -1,5 +1,7 @@
 //! What a call came to.
 
+#![expect(clippy::unwrap_used, reason = "what a test sets up itself must be there")]
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -76,14 +78,8 @@ fn l55_structured_results_stand_in_for_text() {
         json!({"content": [{"type": "image", "data": "", "mimeType": "image/png"}], "structuredContent": [1]}),
     );
     assert_eq!(beside_image.to_text(), "[image image/png, 0 bytes]\n[1]");
-    assert_eq!(
-        outcome(json!({"content": [text("5")], "structuredContent": {"sum": 5}})).to_text(),
-        "5"
-    );
-    assert_eq!(
-        outcome(json!({"content": [text("a"), text("b")]})).to_text(),
-        "a\nb"
-    );
+    assert_eq!(outcome(json!({"content": [text("5")], "structuredContent": {"sum": 5}})).to_text(), "5");
+    assert_eq!(outcome(json!({"content": [text("a"), text("b")]})).to_text(), "a\nb");
     assert_eq!(outcome(json!({})).to_text(), "");
 }
 
@@ -104,25 +100,12 @@ fn l55_is_error_is_a_value_or_a_typed_error() {
     assert!(!failed.success && failed.is_error() && failed.error.is_none());
     assert_eq!(failed.took, Duration::from_millis(7));
     let reason = failed.reason.clone().unwrap();
-    assert!(
-        reason.starts_with("no such") && !reason.contains('\u{1b}'),
-        "{reason}"
-    );
-    assert!(
-        failed.to_text().contains('\u{1b}'),
-        "the text for the model is the server's own"
-    );
+    assert!(reason.starts_with("no such") && !reason.contains('\u{1b}'), "{reason}");
+    assert!(failed.to_text().contains('\u{1b}'), "the text for the model is the server's own");
     let error = failed.into_result().unwrap_err();
     assert!(matches!(&error, Error::ToolFailed { message, .. } if *message == reason));
-    assert_eq!(
-        (error.kind(), error.side(), error.is_retryable()),
-        ("tool_failed", Side::Server, false)
-    );
-    assert!(
-        outcome(json!({"content": [text("ok")], "isError": false}))
-            .into_result()
-            .is_ok()
-    );
+    assert_eq!((error.kind(), error.side(), error.is_retryable()), ("tool_failed", Side::Server, false));
+    assert!(outcome(json!({"content": [text("ok")], "isError": false})).into_result().is_ok());
     let silent = outcome(json!({"content": [], "isError": true}));
     assert!(silent.reason.unwrap().contains("no reason"));
 }
@@ -130,20 +113,13 @@ fn l55_is_error_is_a_value_or_a_typed_error() {
 #[test]
 fn l55_an_error_on_the_way_is_a_value_or_itself() {
     let errors = [
-        Error::Timeout {
-            server: server(),
-            after: Duration::from_secs(30),
-            stderr: Default::default(),
-        },
+        Error::Timeout { server: server(), after: Duration::from_secs(30), stderr: Default::default() },
         Error::Arguments {
             server: server(),
             tool: tool(),
             problems: vec!["missing required field `path`".into()],
         },
-        Error::UnknownTool {
-            name: "x".into(),
-            hint: "list the tools".into(),
-        },
+        Error::UnknownTool { name: "x".into(), hint: "list the tools".into() },
     ];
     for error in errors {
         let kind = error.kind();
@@ -167,23 +143,14 @@ fn frm_11_what_is_no_result_is_a_protocol_error() {
         (json!({"content": {"type": "text", "text": "x"}}), "not a list"),
         (json!({"content": null}), "not a list"),
         (json!({"content": [], "isError": "yes"}), "isError"),
-        (
-            json!({"content": [], "resultType": "input_required"}),
-            "resultType",
-        ),
-        (
-            json!({"content": [], "resultType": "\u{1b}]0;x\u{7}"}),
-            "resultType",
-        ),
+        (json!({"content": [], "resultType": "input_required"}), "resultType"),
+        (json!({"content": [], "resultType": "\u{1b}]0;x\u{7}"}), "resultType"),
         (json!({"content": [], "resultType": 7}), "resultType"),
     ];
     for (raw, said) in cases {
         let outcome = outcome(raw.clone());
         let reason = outcome.reason.clone().unwrap();
-        assert!(
-            !outcome.success && reason.contains(said) && !reason.contains('\u{1b}'),
-            "{raw}: {reason}"
-        );
+        assert!(!outcome.success && reason.contains(said) && !reason.contains('\u{1b}'), "{raw}: {reason}");
         assert!(matches!(outcome.into_result(), Err(Error::Protocol { .. })));
     }
     for fine in [

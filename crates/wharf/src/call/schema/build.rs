@@ -70,20 +70,12 @@ pub(super) fn compile(text: &Json) -> Result<Compiled, String> {
     let index = Index::of(&schema, draft)?;
     let cost = Cost::of(&schema, &index)?;
     let validator = validator(&schema, draft)?;
-    Ok(Compiled {
-        validator,
-        cost,
-        pattern_states: size.pattern_states,
-        schema: text.clone(),
-    })
+    Ok(Compiled { validator, cost, pattern_states: size.pattern_states, schema: text.clone() })
 }
 
 /// The dialect that an address stands for.
 pub(super) fn dialect(address: &str) -> Option<Draft> {
-    let plain = address
-        .trim_end_matches('#')
-        .trim_start_matches("https://")
-        .trim_start_matches("http://");
+    let plain = address.trim_end_matches('#').trim_start_matches("https://").trim_start_matches("http://");
     match plain {
         "json-schema.org/draft-04/schema" => Some(Draft::Draft4),
         "json-schema.org/draft-06/schema" => Some(Draft::Draft6),
@@ -96,35 +88,18 @@ pub(super) fn dialect(address: &str) -> Option<Draft> {
 
 /// With the engine whose time is linear; with the one that knows look-around only where a pattern needs it.
 fn validator(schema: &Value, draft: Draft) -> Result<Validator, String> {
-    let options = || {
-        jsonschema::options()
-            .offline()
-            .with_draft(draft)
-            .should_validate_formats(false)
-    };
-    let linear = PatternOptions::regex()
-        .size_limit(PATTERN_PROGRAM_MAX)
-        .dfa_size_limit(PATTERN_PROGRAM_MAX);
+    let options = || jsonschema::options().offline().with_draft(draft).should_validate_formats(false);
+    let linear = PatternOptions::regex().size_limit(PATTERN_PROGRAM_MAX).dfa_size_limit(PATTERN_PROGRAM_MAX);
     options().with_pattern_options(linear).build(schema).or_else(|_| {
         let backtracking = PatternOptions::fancy_regex()
             .backtrack_limit(BACKTRACKS_MAX)
             .size_limit(PATTERN_PROGRAM_MAX)
             .dfa_size_limit(PATTERN_PROGRAM_MAX);
-        options()
-            .with_pattern_options(backtracking)
-            .build(schema)
-            .map_err(|e| {
-                let place = words::path(e.instance_path());
-                let place = if place.is_empty() {
-                    String::new()
-                } else {
-                    format!(" (at `{place}`)")
-                };
-                format!(
-                    "it is not a valid schema: {}{place}",
-                    words::cut(&e.to_string(), 200)
-                )
-            })
+        options().with_pattern_options(backtracking).build(schema).map_err(|e| {
+            let place = words::path(e.instance_path());
+            let place = if place.is_empty() { String::new() } else { format!(" (at `{place}`)") };
+            format!("it is not a valid schema: {}{place}", words::cut(&e.to_string(), 200))
+        })
     })
 }
 
@@ -135,24 +110,16 @@ impl Compiled {
     pub(super) fn weigh(&self, arguments: &Value, bytes: usize) -> Load {
         let size = Size::of(arguments);
         let matching = (bytes as u64).saturating_mul(self.pattern_states / STATES_A_STEP);
-        let looking = self
-            .cost
-            .at(size.depth)
-            .map_or(u64::MAX, |cost| cost.saturating_mul(size.nodes as u64));
-        Load {
-            looking,
-            all: looking.saturating_add(matching),
-            stack: self.cost.stack(size.depth),
-        }
+        let looking =
+            self.cost.at(size.depth).map_or(u64::MAX, |cost| cost.saturating_mul(size.nodes as u64));
+        Load { looking, all: looking.saturating_add(matching), stack: self.cost.stack(size.depth) }
     }
 
     /// Checks arguments whose load was weighed.
     pub(super) fn judge(&self, arguments: &Value, load: &Load) -> Result<(), Misfit> {
         if load.all > HEAVY {
             let reason = "checking these arguments would take too long: its branches multiply with their depth and size";
-            return Err(Misfit::Schema {
-                reason: reason.into(),
-            });
+            return Err(Misfit::Schema { reason: reason.into() });
         }
         if self.validator.is_valid(arguments) {
             return Ok(());
@@ -163,9 +130,7 @@ impl Compiled {
             ));
         }
         let schema = self.schema.to().unwrap_or(Value::Null);
-        Err(Misfit::Arguments {
-            problems: words::problems(&self.validator, arguments, &schema),
-        })
+        Err(Misfit::Arguments { problems: words::problems(&self.validator, arguments, &schema) })
     }
 }
 

@@ -51,9 +51,7 @@ impl Cache {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(entry) = known.places.get(&place(schema)) {
                 // The order of uses need not be exact: it only decides what is forgotten first.
-                entry
-                    .used
-                    .store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+                entry.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
                 return Some(entry.verdict.clone());
             }
         }
@@ -83,11 +81,7 @@ impl Cache {
             Err(reason) => Err(Arc::downgrade(reason)),
         };
         known.digests.insert(digest(schema), weak);
-        let entry = Entry {
-            schema: schema.clone(),
-            verdict: verdict.clone(),
-            used,
-        };
+        let entry = Entry { schema: schema.clone(), verdict: verdict.clone(), used };
         if known.places.insert(place(schema), entry).is_none() {
             known.bytes += schema.bytes().len();
         }
@@ -98,25 +92,16 @@ impl Cache {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .places
-            .len()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).places.len()
     }
 }
 
 impl Known {
     fn forget_older_half(&mut self) {
-        let mut uses: Vec<u64> = self
-            .places
-            .values()
-            .map(|e| e.used.load(Ordering::Relaxed))
-            .collect();
+        let mut uses: Vec<u64> = self.places.values().map(|e| e.used.load(Ordering::Relaxed)).collect();
         uses.sort_unstable();
         let middle = uses.get(uses.len() / 2).copied().unwrap_or_default();
-        self.places
-            .retain(|_, entry| entry.used.load(Ordering::Relaxed) > middle);
+        self.places.retain(|_, entry| entry.used.load(Ordering::Relaxed) > middle);
         self.bytes = self.places.values().map(|e| e.schema.bytes().len()).sum();
         self.digests.retain(|_, verdict| match verdict {
             Ok(compiled) => compiled.strong_count() > 0,

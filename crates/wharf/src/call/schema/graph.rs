@@ -74,11 +74,7 @@ impl Cost {
 
     /// How deep validation may recurse in arguments that deep.
     pub(super) fn stack(&self, depth: usize) -> usize {
-        let depth = if self.settled {
-            depth.min(self.by_depth.len())
-        } else {
-            depth
-        };
+        let depth = if self.settled { depth.min(self.by_depth.len()) } else { depth };
         self.chain * (depth + 1)
     }
 }
@@ -87,12 +83,7 @@ impl Cost {
 
 impl<'s> Graph<'s> {
     fn new(schema: &'s Value, index: &'s Index<'s>) -> Result<Self, String> {
-        let mut graph = Self {
-            index,
-            nodes: Vec::new(),
-            seen: HashMap::new(),
-            todo: Vec::new(),
-        };
+        let mut graph = Self { index, nodes: Vec::new(), seen: HashMap::new(), todo: Vec::new() };
         graph.node(schema);
         while let Some(next) = graph.todo.pop() {
             graph.read(next)?;
@@ -105,10 +96,7 @@ impl<'s> Graph<'s> {
         if let Some(known) = self.seen.get(&place) {
             return *known;
         }
-        self.nodes.push(Node {
-            weight: 1,
-            ..Node::default()
-        });
+        self.nodes.push(Node { weight: 1, ..Node::default() });
         self.seen.insert(place, self.nodes.len() - 1);
         self.todo.push(schema);
         self.nodes.len() - 1
@@ -119,10 +107,7 @@ impl<'s> Graph<'s> {
         let Some(keywords) = schema.as_object() else {
             return Ok(());
         };
-        let mut node = Node {
-            weight: 1,
-            ..Node::default()
-        };
+        let mut node = Node { weight: 1, ..Node::default() };
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 "allOf" | "anyOf" | "oneOf" => node.same.extend(self.all(value)),
@@ -168,20 +153,13 @@ impl<'s> Graph<'s> {
     }
 
     fn all(&mut self, list: &'s Value) -> Vec<usize> {
-        list.as_array()
-            .into_iter()
-            .flatten()
-            .map(|one| self.node(one))
-            .collect()
+        list.as_array().into_iter().flatten().map(|one| self.node(one)).collect()
     }
 
     /// The schemas in a map; what is no schema (a list of names in `dependencies`) is passed over.
     fn values(&mut self, map: &'s Value) -> Vec<usize> {
         let schemas = map.as_object().into_iter().flat_map(|m| m.values());
-        schemas
-            .filter(|v| v.is_object() || v.is_boolean())
-            .map(|one| self.node(one))
-            .collect()
+        schemas.filter(|v| v.is_object() || v.is_boolean()).map(|one| self.node(one)).collect()
     }
 
     /// Every node after those it leads to without going down, and the longest such chain. A loop is an error.
@@ -234,27 +212,15 @@ impl<'s> Graph<'s> {
             let of_array = self.level(order, &below, |node| &node.items);
             let here: Vec<u64> = of_object.iter().zip(&of_array).map(|(o, a)| *o.max(a)).collect();
             if here.first().is_none_or(|root| *root > WORK_MAX) {
-                return Cost {
-                    by_depth,
-                    settled: false,
-                    chain,
-                };
+                return Cost { by_depth, settled: false, chain };
             }
             if here == below {
-                return Cost {
-                    by_depth,
-                    settled: true,
-                    chain,
-                };
+                return Cost { by_depth, settled: true, chain };
             }
             by_depth.push(here[0]);
             below = here;
         }
-        Cost {
-            by_depth,
-            settled: true,
-            chain,
-        }
+        Cost { by_depth, settled: true, chain }
     }
 
     fn level(&self, order: &[usize], below: &[u64], groups: impl Fn(&Node) -> &Vec<Vec<usize>>) -> Vec<u64> {
@@ -264,9 +230,7 @@ impl<'s> Graph<'s> {
             let same = node.same.iter().fold(0u64, |sum, c| sum.saturating_add(cost[*c]));
             let same = if node.twice { same.saturating_mul(2) } else { same };
             let dearest = |group: &Vec<usize>| group.iter().map(|c| below[*c]).max().unwrap_or(0);
-            let down = groups(node)
-                .iter()
-                .fold(0u64, |sum, group| sum.saturating_add(dearest(group)));
+            let down = groups(node).iter().fold(0u64, |sum, group| sum.saturating_add(dearest(group)));
             cost[at] = node.weight.saturating_add(same).saturating_add(down);
         }
         cost

@@ -56,9 +56,7 @@ impl<'s> Index<'s> {
         references: &mut Vec<(&'s Value, &'s str, &'s str)>,
     ) -> Result<(), String> {
         if let Value::Array(items) = value {
-            return items
-                .iter()
-                .try_for_each(|item| self.walk(item, resource, references));
+            return items.iter().try_for_each(|item| self.walk(item, resource, references));
         }
         let Value::Object(members) = value else {
             return Ok(());
@@ -122,15 +120,8 @@ impl<'s> Index<'s> {
     /// What a reference leads to; `None` for the published schema of a dialect, which is built in.
     fn target(&self, at: &'s Value, reference: &str) -> Result<Option<&'s Value>, String> {
         let broken = |why: &str| format!("its reference {} {why}", short(reference));
-        let resource = self
-            .resource_of
-            .get(&std::ptr::from_ref(at))
-            .copied()
-            .unwrap_or(0);
-        let url = self.resources[resource]
-            .0
-            .join(reference)
-            .map_err(|_| broken("is not an address"))?;
+        let resource = self.resource_of.get(&std::ptr::from_ref(at)).copied().unwrap_or(0);
+        let url = self.resources[resource].0.join(reference).map_err(|_| broken("is not an address"))?;
         let fragment = url.fragment().unwrap_or_default().to_owned();
         let mut whole = url;
         whole.set_fragment(None);
@@ -138,9 +129,7 @@ impl<'s> Index<'s> {
             if super::build::dialect(whole.as_str()).is_some() {
                 return Ok(None);
             }
-            return Err(broken(
-                "leads outside the schema, and nothing is fetched for a schema",
-            ));
+            return Err(broken("leads outside the schema, and nothing is fetched for a schema"));
         };
         let root = self.resources[resource].1;
         let fragment = percent_decoded(&fragment);
@@ -149,9 +138,7 @@ impl<'s> Index<'s> {
             pointer if pointer.starts_with('/') => root.pointer(pointer),
             anchor => self.anchors.get(&(resource, anchor)).copied(),
         };
-        found
-            .map(Some)
-            .ok_or_else(|| broken("leads to nothing in the schema"))
+        found.map(Some).ok_or_else(|| broken("leads to nothing in the schema"))
     }
 }
 

@@ -40,20 +40,12 @@ impl Size {
     /// Why a schema of this size is not used.
     pub(super) fn refuse(&self) -> Result<(), String> {
         let over = |what: &str, is: usize, max: usize| {
-            if is > max {
-                Err(format!("{what} ({is}, the limit is {max})"))
-            } else {
-                Ok(())
-            }
+            if is > max { Err(format!("{what} ({is}, the limit is {max})")) } else { Ok(()) }
         };
         over("it has too many parts", self.nodes, NODES_MAX)?;
         over("it is nested too deeply", self.depth, DEPTH_MAX)?;
         over("it has too many patterns", self.patterns, PATTERNS_MAX)?;
-        over(
-            "one of its patterns is too long",
-            self.longest_pattern,
-            PATTERN_LEN_MAX,
-        )
+        over("one of its patterns is too long", self.longest_pattern, PATTERN_LEN_MAX)
     }
 
     // Recursion is safe: a value read from text is at most 128 deep.
@@ -88,9 +80,7 @@ impl Size {
         let counts = pattern.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
         let counts =
             counts.filter_map(|(count, _)| count.rsplit(',').find(|n| !n.is_empty())?.parse::<u64>().ok());
-        let states = counts.fold(pattern.len() as u64, |states, count| {
-            states.saturating_mul(count.max(1))
-        });
+        let states = counts.fold(pattern.len() as u64, |states, count| states.saturating_mul(count.max(1)));
         self.pattern_states = self.pattern_states.saturating_add(states);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::cache::{Cache, PLACES_MAX};
-use super::{ASIDE, Misfit, Validators};
+use super::{ASIDE, DEADLINE, Misfit, Validators};
 use crate::wire::Json;
 
 fn numbered(i: usize) -> Json {
@@ -34,11 +34,7 @@ fn the_cache_is_bounded_in_bytes() {
     for i in 0..100 {
         let large = Json::from(json!({"title": i, "description": "x".repeat(200_000)}));
         cache.put(&large, &verdict);
-        assert!(
-            cache.len() <= 83,
-            "{} of 200 kB are more than 16 MiB",
-            cache.len()
-        );
+        assert!(cache.len() <= 83, "{} of 200 kB are more than 16 MiB", cache.len());
     }
     let too_large = Json::from(json!({"description": "x".repeat(300_000)}));
     cache.put(&too_large, &verdict);
@@ -53,11 +49,7 @@ fn equal_bytes_at_another_place_are_found_by_their_hash() {
     cache.put(&first, &verdict);
     let second = numbered(1);
     assert_ne!(first.bytes().as_ptr(), second.bytes().as_ptr());
-    assert!(
-        cache
-            .get(&second)
-            .is_some_and(|v| v.is_err_and(|reason| &*reason == "why"))
-    );
+    assert!(cache.get(&second).is_some_and(|v| v.is_err_and(|reason| &*reason == "why")));
     assert_eq!(cache.len(), 2);
     assert!(cache.get(&numbered(2)).is_none());
 }
@@ -67,24 +59,15 @@ async fn when_every_turn_is_taken_a_check_ends_at_its_deadline_and_others_go_on(
     let validators = Validators::default();
     let known = numbered(1);
     assert!(validators.check(&known, &Json::empty_object()).await.is_ok());
-    let turns = Arc::clone(&validators.aside)
-        .acquire_many_owned(ASIDE as u32)
-        .await
-        .unwrap();
+    let turns = Arc::clone(&validators.aside).acquire_many_owned(ASIDE as u32).await.unwrap();
     let start = tokio::time::Instant::now();
     let late = validators.check(&numbered(2), &Json::empty_object()).await;
     assert!(matches!(late, Err(Misfit::Schema { reason }) if reason.contains("too long")));
-    assert_eq!(start.elapsed().as_secs(), Duration::from_secs(2).as_secs());
-    assert!(
-        validators.check(&known, &Json::empty_object()).await.is_ok(),
-        "the ordinary call needs no turn"
-    );
+    assert!(start.elapsed() >= DEADLINE && start.elapsed() < DEADLINE + Duration::from_secs(1));
+    assert!(validators.check(&known, &Json::empty_object()).await.is_ok(), "the ordinary call needs no turn");
     drop(turns);
     assert!(
-        validators
-            .check(&numbered(2), &Json::empty_object())
-            .await
-            .is_ok(),
+        validators.check(&numbered(2), &Json::empty_object()).await.is_ok(),
         "being late is not remembered"
     );
 }

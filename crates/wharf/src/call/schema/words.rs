@@ -71,10 +71,8 @@ pub(super) fn cut(text: &str, max: usize) -> String {
 }
 
 fn push_name(path: &mut String, name: &str) {
-    let plain = !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_alphanumeric() || c == '_' || c == '-' || c == '$');
+    let plain =
+        !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-' || c == '$');
     match (plain, path.is_empty()) {
         (true, true) => path.push_str(&cut(name, SHOWN_MAX)),
         (true, false) => drop(write!(path, ".{}", cut(name, SHOWN_MAX))),
@@ -84,11 +82,7 @@ fn push_name(path: &mut String, name: &str) {
 
 fn sentence(error: &ValidationError<'_>, schema: &Value, nesting: usize) -> String {
     let place = path(error.instance_path());
-    let subject = if place.is_empty() {
-        "the arguments".to_owned()
-    } else {
-        format!("field `{place}`")
-    };
+    let subject = if place.is_empty() { "the arguments".to_owned() } else { format!("field `{place}`") };
     let field = |name: &str| {
         let mut whole = place.clone();
         push_name(&mut whole, name);
@@ -97,24 +91,15 @@ fn sentence(error: &ValidationError<'_>, schema: &Value, nesting: usize) -> Stri
     let kind = error.kind();
     match kind {
         ValidationErrorKind::Required { property } => {
-            format!(
-                "missing required field `{}`",
-                field(property.as_str().unwrap_or_default())
-            )
+            format!("missing required field `{}`", field(property.as_str().unwrap_or_default()))
         }
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
             let known = known_fields(error, schema);
             let each = unexpected.iter().take(PROBLEMS_MAX);
-            let each: Vec<_> = each
-                .map(|name| unknown_field(&field(name), name, &known))
-                .collect();
+            let each: Vec<_> = each.map(|name| unknown_field(&field(name), name, &known)).collect();
             let more = unexpected.len().saturating_sub(PROBLEMS_MAX);
-            let more = if more > 0 {
-                format!("; and {more} more unknown fields")
-            } else {
-                String::new()
-            };
+            let more = if more > 0 { format!("; and {more} more unknown fields") } else { String::new() };
             format!("{}{more}", each.join("; "))
         }
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
@@ -174,10 +159,7 @@ fn expectation(error: &ValidationError<'_>) -> String {
         ValidationErrorKind::UniqueItems => "has an item twice, and each may stand only once".into(),
         ValidationErrorKind::Contains => "lacks an item of the kind that must be in it".into(),
         ValidationErrorKind::Pattern { pattern } => {
-            format!(
-                "expected a text that matches the pattern {}, got {got}",
-                short(pattern)
-            )
+            format!("expected a text that matches the pattern {}, got {got}", short(pattern))
         }
         ValidationErrorKind::Format { format } => format!("expected the format {}, got {got}", short(format)),
         ValidationErrorKind::FalseSchema => format!("is not allowed here, got {got}"),
@@ -201,16 +183,9 @@ fn no_branch(
     nesting: usize,
 ) -> String {
     let root = error.instance_path().as_str();
-    let closest = branches
-        .iter()
-        .enumerate()
-        .min_by_key(|(_, errors)| distance(errors, root));
+    let closest = branches.iter().enumerate().min_by_key(|(_, errors)| distance(errors, root));
     let Some((at, errors)) = closest.filter(|(_, e)| !e.is_empty() && nesting < NESTING_MAX) else {
-        return format!(
-            "fits none of the {} allowed forms, got {}",
-            branches.len(),
-            shown(error.instance())
-        );
+        return format!("fits none of the {} allowed forms, got {}", branches.len(), shown(error.instance()));
     };
     // Where every branch only wants another type or value, the list of them says it all.
     if branches
@@ -220,33 +195,17 @@ fn no_branch(
         let mut wanted: Vec<String> = Vec::new();
         for branch in branches.iter().flatten() {
             let wants = expectation(branch);
-            let wants = wants
-                .split(", got ")
-                .next()
-                .unwrap_or_default()
-                .trim_start_matches("expected ")
-                .to_owned();
+            let wants =
+                wants.split(", got ").next().unwrap_or_default().trim_start_matches("expected ").to_owned();
             if !wanted.contains(&wants) {
                 wanted.push(wants);
             }
         }
         wanted.truncate(LISTED_MAX);
-        return format!(
-            "expected {}, got {}",
-            wanted.join(" or "),
-            shown(error.instance())
-        );
+        return format!("expected {}, got {}", wanted.join(" or "), shown(error.instance()));
     }
-    let told: Vec<_> = errors
-        .iter()
-        .take(BRANCH_MAX)
-        .map(|e| sentence(e, schema, nesting + 1))
-        .collect();
-    let more = if errors.len() > BRANCH_MAX {
-        ", and more"
-    } else {
-        ""
-    };
+    let told: Vec<_> = errors.iter().take(BRANCH_MAX).map(|e| sentence(e, schema, nesting + 1)).collect();
+    let more = if errors.len() > BRANCH_MAX { ", and more" } else { "" };
     format!(
         "fits none of the {} allowed forms; for the closest (number {}): {}{more}",
         branches.len(),
@@ -300,16 +259,9 @@ fn unknown_field(whole: &str, name: &str, known: &[&str]) -> String {
 /// The fields that stand in the schema beside the keyword that refused one.
 fn known_fields<'s>(error: &ValidationError<'_>, schema: &'s Value) -> Vec<&'s str> {
     let keyword = error.schema_path().as_str();
-    let beside = keyword
-        .rsplit_once('/')
-        .and_then(|(parent, _)| schema.pointer(parent));
-    let properties = beside
-        .and_then(|s| s.get("properties"))
-        .and_then(Value::as_object);
-    properties
-        .into_iter()
-        .flat_map(|p| p.keys().map(String::as_str))
-        .collect()
+    let beside = keyword.rsplit_once('/').and_then(|(parent, _)| schema.pointer(parent));
+    let properties = beside.and_then(|s| s.get("properties")).and_then(Value::as_object);
+    properties.into_iter().flat_map(|p| p.keys().map(String::as_str)).collect()
 }
 
 fn types(kind: &TypeKind) -> String {
@@ -322,11 +274,7 @@ fn types(kind: &TypeKind) -> String {
     };
     match kind {
         TypeKind::Single(one) => name(one.as_str()),
-        TypeKind::Multiple(many) => many
-            .iter()
-            .map(|t| name(t.as_str()))
-            .collect::<Vec<_>>()
-            .join(" or "),
+        TypeKind::Multiple(many) => many.iter().map(|t| name(t.as_str())).collect::<Vec<_>>().join(" or "),
     }
 }
 

@@ -1,0 +1,5 @@
+//! The puppet, as an example of this package so that `cargo test -p wharf` builds it.
+
+fn main() {
+    wharf_testkit::puppet::main();
+}

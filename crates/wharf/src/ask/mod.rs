@@ -1,0 +1,204 @@
+//! Questions in the middle of a call, and their answers.
+//!
+//! In: what a server asks, by a request (legacy) or in an `input_required` result (modern). Out: the answer of whoever
+//! the host was given as [`Asker`], checked against what was asked. Who is asked is not decided here; without an asker
+//! nothing is offered to servers, and everything is declined.
+
+mod form;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::mcp::{code, method};
+use crate::names::ServerName;
+use crate::text::Foreign;
+use crate::wire::{Json, Members, RpcError};
+
+pub use form::Form;
+
+/// Something a server wants to know before it goes on.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Question {
+    /// Fill in a form.
+    Form(Form),
+    /// Visit a page, and say whether that was done. What is entered there never passes through Wharf.
+    Url {
+        /// Why.
+        message: Foreign,
+        /// Where. It is shown, never opened without a person.
+        url: Foreign,
+    },
+    /// Ask a model. The parameters are the protocol's `CreateMessageRequestParams`.
+    Sample {
+        /// What to ask.
+        params: Json,
+    },
+    /// Which folders may be worked in?
+    Roots,
+}
+
+/// What is said to a question.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Yes, with the content of the form, if it was one.
+    Accept(Json),
+    /// No.
+    Decline,
+    /// Neither: the question was closed.
+    Cancel,
+    /// What a model said, or the list of folders, in the protocol's own shape.
+    Result(Json),
+}
+
+/// Which kinds of question are answered at all. Servers are only told of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// Forms.
+    pub forms: bool,
+    /// Pages to visit.
+    pub urls: bool,
+    /// Models.
+    pub sampling: bool,
+    /// Folders.
+    pub roots: bool,
+}
+
+/// A future that answers a question.
+pub type Answered = Pin<Box<dyn Future<Output = Answer> + Send + 'static>>;
+
+/// Who answers.
+pub trait Asker: Send + Sync + 'static {
+    /// Which kinds of question it answers.
+    fn offers(&self) -> Offers;
+    /// Answers one. The server that asks is named, and should be shown.
+    fn ask(&self, server: &ServerName, question: Question) -> Answered;
+}
+
+/// Offers nothing and declines everything: the default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Decline;
+
+/// Accepts every form with the defaults of its schema, and nothing else. For scripts and tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AcceptDefaults;
+
+impl Asker for Decline {
+    fn offers(&self) -> Offers {
+        Offers::default()
+    }
+
+    fn ask(&self, _: &ServerName, _: Question) -> Answered {
+        Box::pin(std::future::ready(Answer::Decline))
+    }
+}
+
+impl Asker for AcceptDefaults {
+    fn offers(&self) -> Offers {
+        Offers { forms: true, ..Offers::default() }
+    }
+
+    fn ask(&self, _: &ServerName, question: Question) -> Answered {
+        let answer = match question {
+            Question::Form(form) => Answer::Accept(form.with_defaults(&Json::empty_object())),
+            _ => Answer::Decline,
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+// === impl Offers ===
+
+impl Offers {
+    /// The same in the protocol's words: `ClientCapabilities`.
+    pub fn capabilities(self) -> Json {
+        let mut all = Members::new();
+        if self.forms || self.urls {
+            let mut modes = Members::new();
+            if self.forms {
+                modes.object("form", &Members::new());
+            }
+            if self.urls {
+                modes.object("url", &Members::new());
+            }
+            all.object("elicitation", &modes);
+        }
+        if self.sampling {
+            all.object("sampling", &Members::new());
+        }
+        if self.roots {
+            all.object("roots", &Members::new());
+        }
+        all.to_json()
+    }
+}
+
+/// Answers one question of a server, asked by method and parameters: the protocol's result, or its error.
+pub async fn answer(
+    asker: Arc<dyn Asker>,
+    server: ServerName,
+    method: String,
+    params: Option<Json>,
+) -> Result<Json, RpcError> {
+    let question = read(&method, params, asker.offers())?;
+    let said = asker.ask(&server, question.clone()).await;
+    match (question, said) {
+        (Question::Form(form), Answer::Accept(content)) => {
+            let content = form.with_defaults(&content);
+            form.check(&content).map_err(|problems| RpcError::new(code::INTERNAL, problems.join("; ")))?;
+            Ok(elicited("accept", Some(&content)))
+        }
+        (Question::Url { .. }, Answer::Accept(_)) => Ok(elicited("accept", None)),
+        (Question::Form(_) | Question::Url { .. }, Answer::Cancel) => Ok(elicited("cancel", None)),
+        (Question::Form(_) | Question::Url { .. }, _) => Ok(elicited("decline", None)),
+        (_, Answer::Result(result)) => Ok(result),
+        (_, _) => Err(RpcError::new(REJECTED, "the user declined")),
+    }
+}
+
+/// What servers expect when a person says no to a request that has no word for it.
+const REJECTED: i64 = -1;
+
+fn elicited(action: &str, content: Option<&Json>) -> Json {
+    let mut result = Members::new();
+    result.text("action", action);
+    if let Some(content) = content {
+        result.json("content", content);
+    }
+    result.to_json()
+}
+
+fn read(name: &str, params: Option<Json>, offers: Offers) -> Result<Question, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Elicit {
+        mode: Option<String>,
+        #[serde(default)]
+        message: String,
+        requested_schema: Option<Json>,
+        url: Option<String>,
+    }
+    let not_offered = || RpcError::new(code::METHOD_NOT_FOUND, format!("`{name}` was not offered"));
+    let unreadable = |e: serde_json::Error| RpcError::new(code::INVALID_PARAMS, format!("`{name}`: {e}"));
+    let params = params.unwrap_or_else(Json::empty_object);
+    match name {
+        method::ELICIT => {
+            let shape: Elicit = params.to().map_err(unreadable)?;
+            let message = Foreign::from(shape.message);
+            match (shape.mode.as_deref().unwrap_or("form"), shape.url, shape.requested_schema) {
+                ("form", _, Some(schema)) if offers.forms => Form::read(message, &schema)
+                    .map(Question::Form)
+                    .map_err(|reason| RpcError::new(code::INVALID_PARAMS, reason)),
+                ("url", Some(url), _) if offers.urls => Ok(Question::Url { message, url: url.into() }),
+                ("form", _, None) => Err(RpcError::new(code::INVALID_PARAMS, "`requestedSchema` is missing")),
+                _ => Err(RpcError::new(code::INVALID_PARAMS, "this kind of elicitation was not offered")),
+            }
+        }
+        method::SAMPLING if offers.sampling => Ok(Question::Sample { params }),
+        method::ROOTS_LIST if offers.roots => Ok(Question::Roots),
+        _ => Err(not_offered()),
+    }
+}

@@ -1,0 +1,378 @@
+//! A live connection: raw parameters in, raw result out, exactly one end for every request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::inbox::{Closed, Failure, Inbox, Life, Progress, Strays};
+use super::link::{Link, LinkFailure, Outgoing, Sent};
+use crate::error::{Error, Result, StderrTail};
+use crate::mcp::{Era, ServerInfo, meta, method};
+use crate::names::{ServerName, ToolName};
+use crate::wire::{self, Json, Members};
+
+/// A connection to one server in one era. Cheap to clone; the last clone that goes closes it.
+#[derive(Clone)]
+pub struct Connection(Arc<Live>);
+
+struct Live {
+    number: u64,
+    wire: Wire,
+    info: ServerInfo,
+    /// The `_meta` that every request carries in the modern era.
+    meta: Members,
+}
+
+/// A link with its inbox, before and after the handshake.
+pub(super) struct Wire {
+    pub(super) server: ServerName,
+    pub(super) transport: &'static str,
+    pub(super) link: Link,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+/// One request.
+pub struct Request<'a> {
+    /// What is asked.
+    pub method: &'a str,
+    /// With what, without `_meta`.
+    pub params: Members,
+    /// The tool, for `tools/call`: errors name it.
+    pub tool: Option<&'a ToolName>,
+    /// What the request is about, for transports that say it in a header: a tool, a prompt, a resource.
+    pub name: Option<&'a str>,
+    /// Headers that mirror arguments, for transports that have headers.
+    pub headers: Vec<(String, String)>,
+    /// How long to wait without a sign of life.
+    pub timeout: Duration,
+    /// How long to wait whatever the signs.
+    pub hard_timeout: Duration,
+    /// Who hears of progress, in order, before the answer.
+    pub on_progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
+}
+
+/// How far the hard limit lies behind the timeout, unless the caller says otherwise.
+const HARD_FACTOR: u32 = 20;
+/// Steps of progress that may wait for a slow listener.
+const PROGRESS_WAITING: usize = 64;
+
+// === impl Request ===
+
+impl<'a> Request<'a> {
+    /// A request with its timeout; it lives at most twenty times as long on signs of life.
+    pub fn new(method: &'a str, params: Members, timeout: Duration) -> Self {
+        let hard_timeout = timeout.saturating_mul(HARD_FACTOR);
+        Self {
+            method,
+            params,
+            tool: None,
+            name: None,
+            headers: Vec::new(),
+            timeout,
+            hard_timeout,
+            on_progress: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    pub(super) fn new(wire: Wire, info: ServerInfo, meta: Members) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::new(Live { number, wire, info, meta }))
+    }
+
+    /// A number that no other connection of this process has.
+    pub fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// The server it leads to.
+    pub fn server(&self) -> &ServerName {
+        &self.0.wire.server
+    }
+
+    /// What the server told about itself.
+    pub fn info(&self) -> &ServerInfo {
+        &self.0.info
+    }
+
+    /// `stdio`, `http` or `sse`.
+    pub fn transport(&self) -> &'static str {
+        self.0.wire.transport
+    }
+
+    /// Whether it can still be used.
+    pub fn is_open(&self) -> bool {
+        self.0.wire.inbox.closed().is_none()
+    }
+
+    /// What arrived that nobody was waiting for.
+    pub fn strays(&self) -> Strays {
+        self.0.wire.inbox.strays()
+    }
+
+    /// Sends a request and waits for its end. Dropping the future cancels it, and the server is told.
+    pub async fn request(&self, mut request: Request<'_>) -> Result<Json> {
+        let modern = self.0.info.revision.era() == Era::Modern;
+        let base = if modern { Some(&self.0.meta) } else { None };
+        self.0.wire.request(&mut request, base).await
+    }
+
+    /// Sends a notification, after everything that was sent before it.
+    pub fn notify(&self, method: &str, params: &Members) {
+        self.0.wire.link.notify(wire::notification(method, params));
+    }
+
+    /// Ends it politely, and waits until nothing is left. Closing twice is closing once.
+    pub async fn close(&self) {
+        self.0.wire.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
+        self.0.wire.link.close().await;
+    }
+
+    /// Waits until it ends, and says why. Does not keep it alive.
+    pub(super) fn ended(&self) -> impl Future<Output = String> + Send + 'static {
+        let inbox = Arc::clone(&self.0.wire.inbox);
+        async move { inbox.until_closed().await.reason }
+    }
+
+    /// The last lines of its standard error.
+    pub fn stderr(&self) -> StderrTail {
+        self.0.wire.link.stderr()
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connection({}, {}, {})", self.server(), self.transport(), self.info().revision)
+    }
+}
+
+// === impl Wire ===
+
+impl Wire {
+    /// Sends a request, waits for its end, and says what that means.
+    pub(super) async fn request(&self, request: &mut Request<'_>, base: Option<&Members>) -> Result<Json> {
+        let ended = self.attempt(request, base).await;
+        self.judge(ended, request)
+    }
+
+    /// Sends a request and waits for its end.
+    pub(super) async fn attempt(&self, request: &mut Request<'_>, base: Option<&Members>) -> Ended {
+        let (sink, mut steps) = match request.on_progress {
+            Some(_) => {
+                let (sink, steps) = mpsc::channel(PROGRESS_WAITING);
+                (Some(sink), Some(steps))
+            }
+            None => (None, None),
+        };
+        let life = Life::new(sink);
+        let (ticket, answer) = match self.inbox.register(Arc::clone(&life)) {
+            Ok(registered) => registered,
+            Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
+        };
+        let mut flight = InFlight { wire: self, id: ticket.0, landed: request.method == method::INITIALIZE };
+        add_meta(request, base, ticket.0);
+        let frame = wire::request(ticket.0, request.method, &request.params);
+        let out = Outgoing {
+            id: ticket.0,
+            method: request.method,
+            name: request.name,
+            frame,
+            headers: &request.headers,
+        };
+
+        let waiting = Waiting { wire: self, life, timeout: request.timeout, hard: request.hard_timeout };
+        let ended = waiting.run(out, answer, &mut steps, &mut request.on_progress).await;
+        flight.landed |= !matches!(ended, Ended::TimedOut(_));
+        drop(flight);
+        ended
+    }
+
+    pub(super) fn judge(&self, ended: Ended, request: &Request<'_>) -> Result<Json> {
+        let server = self.server.clone();
+        match ended {
+            Ended::Answer(Ok(result)) => Ok(result),
+            Ended::Answer(Err(Failure::Rpc(rpc))) => Err(match request.tool {
+                Some(tool) => Error::Tool { server, tool: tool.clone(), rpc },
+                None => Error::Rpc { server, method: request.method.to_owned(), rpc },
+            }),
+            Ended::Answer(Err(Failure::Malformed(reason))) => {
+                let reason = format!("its answer to `{}` cannot be taken: {reason}", request.method);
+                Err(Error::Protocol { server, reason, stderr: self.link.stderr() })
+            }
+            Ended::Gone(closed, _) if closed.protocol => {
+                Err(Error::Protocol { server, reason: closed.reason, stderr: self.link.stderr() })
+            }
+            Ended::Answer(Err(Failure::Closed(closed))) => Err(self.lost(closed.reason, request)),
+            Ended::Gone(closed, sent) if self.link.reached(sent) => Err(self.lost(closed.reason, request)),
+            Ended::Gone(closed, _) => Err(self.not_sent(closed.reason)),
+            Ended::TimedOut(after) => Err(Error::Timeout { server, after, stderr: self.link.stderr() }),
+            Ended::Failed(failure) => Err(self.failed(failure, request)),
+        }
+    }
+
+    fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {
+        match failure {
+            LinkFailure::NotSent(reason) => self.not_sent(reason),
+            LinkFailure::Lost(reason) => self.lost(reason, request),
+            LinkFailure::SessionExpired => {
+                self.not_sent("the server does not know our session any more".into())
+            }
+            LinkFailure::Status { status: status @ (401 | 403), challenge, body } => Error::Auth {
+                server: self.server.clone(),
+                reason: format!("HTTP status {status} {}", challenge.unwrap_or(body)),
+            },
+            LinkFailure::Status { status, body, .. } => Error::Connection {
+                server: self.server.clone(),
+                transport: self.transport,
+                reason: format!("the server answered with HTTP status {status}: {body}"),
+                stderr: StderrTail::default(),
+                retryable: matches!(status, 429 | 503),
+            },
+        }
+    }
+
+    /// It never left: it may be sent again.
+    fn not_sent(&self, reason: String) -> Error {
+        Error::Connection {
+            server: self.server.clone(),
+            transport: self.transport,
+            reason,
+            stderr: self.link.stderr(),
+            retryable: true,
+        }
+    }
+
+    /// It left and nobody knows what became of it. Only a tool call may have had an effect.
+    fn lost(&self, reason: String, request: &Request<'_>) -> Error {
+        if request.method != method::TOOLS_CALL {
+            return self.not_sent(reason);
+        }
+        let (server, method) = (self.server.clone(), request.method.to_owned());
+        Error::UnknownOutcome { server, method, reason, stderr: self.link.stderr() }
+    }
+}
+
+/// Adds `_meta`: what the era wants in every request, and the token under which progress is reported.
+fn add_meta(request: &mut Request<'_>, base: Option<&Members>, id: u64) {
+    let wants_progress = request.method == method::TOOLS_CALL;
+    let mut all = base.cloned().unwrap_or_default();
+    if wants_progress {
+        all.number(meta::PROGRESS_TOKEN, id);
+    }
+    if !all.is_empty() {
+        request.params.object("_meta", &all);
+    }
+}
+
+/// How a request ended, before it is judged.
+pub(super) enum Ended {
+    Answer(Result<Json, Failure>),
+    /// The connection ended; whether the request had left can be told from where it started in the stream.
+    Gone(Closed, Sent),
+    TimedOut(Duration),
+    Failed(LinkFailure),
+}
+
+/// The wait for one answer.
+struct Waiting<'a> {
+    wire: &'a Wire,
+    life: Arc<Life>,
+    timeout: Duration,
+    hard: Duration,
+}
+
+impl Waiting<'_> {
+    async fn run(
+        &self,
+        out: Outgoing<'_>,
+        mut answer: oneshot::Receiver<Result<Json, Failure>>,
+        steps: &mut Option<mpsc::Receiver<Progress>>,
+        listener: &mut Option<&mut (dyn FnMut(Progress) + Send)>,
+    ) -> Ended {
+        let mut tell = |step: Progress| {
+            if let Some(listener) = listener.as_mut() {
+                listener(step);
+            }
+        };
+        let mut sent = Sent(u64::MAX);
+        let mut carried = false;
+        let carry = self.wire.link.carry(out);
+        tokio::pin!(carry);
+        let deadline = tokio::time::sleep_until(self.deadline());
+        tokio::pin!(deadline);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                ended = &mut answer => break ended,
+                carried_to = &mut carry, if !carried => match carried_to {
+                    Ok(at) => (carried, sent) = (true, at),
+                    // The answer may have come in the same moment.
+                    Err(failure) => match answer.try_recv() {
+                        Ok(ended) => break Ok(ended),
+                        Err(_) => return Ended::Failed(failure),
+                    },
+                },
+                Some(step) = next(steps) => tell(step),
+                () = &mut deadline => match self.deadline() {
+                    later if later > Instant::now() => deadline.as_mut().reset(later),
+                    _ => return Ended::TimedOut(self.life.started().elapsed()),
+                },
+            }
+        };
+        // Steps that came before the answer are told before it.
+        while let Some(Ok(step)) = steps.as_mut().map(mpsc::Receiver::try_recv) {
+            tell(step);
+        }
+        match ended {
+            Ok(Err(Failure::Closed(closed))) => Ended::Gone(closed, sent),
+            Ok(ended) => Ended::Answer(ended),
+            Err(_) => Ended::Gone(Closed { reason: "it was closed".into(), protocol: false }, sent),
+        }
+    }
+
+    /// When to give up: the timeout after the last sign of life, and never after the hard limit.
+    fn deadline(&self) -> Instant {
+        (self.life.last_sign() + self.timeout).min(self.life.started() + self.hard)
+    }
+}
+
+async fn next(steps: &mut Option<mpsc::Receiver<Progress>>) -> Option<Progress> {
+    match steps {
+        Some(steps) => steps.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A request under way. Dropped before its end, it tells the server that nobody waits any more.
+struct InFlight<'a> {
+    wire: &'a Wire,
+    id: u64,
+    landed: bool,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let waited = self.wire.inbox.forget(self.id);
+        if waited && !self.landed {
+            let mut params = Members::new();
+            params.number("requestId", self.id).text("reason", "the caller gave up");
+            self.wire.link.cancel(wire::notification(method::CANCELLED, &params));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Finding out which era a server speaks, and shaking hands in it.
+//!
+//! The order of `server/discover` and `initialize`, what each kind of answer means, and when to start a server anew,
+//! follow the specification's rules for clients that speak both eras.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::connection::{Connection, Ended, Request, Wire};
+use super::era::Verdict;
+use super::inbox::Failure;
+use super::link::LinkFailure;
+use crate::error::{Error, Result, StderrTail};
+use crate::mcp::{Era, Implementation, Revision, ServerInfo, code, meta, method};
+use crate::text::Foreign;
+use crate::wire::{self, Json, Members};
+
+/// What a client says of itself.
+#[derive(Clone, Debug)]
+pub(super) struct Introduction {
+    /// The protocol's `ClientCapabilities`.
+    pub(super) capabilities: Json,
+    /// Name and version of the program.
+    pub(super) info: Json,
+    /// When the server must be ready.
+    pub(super) deadline: Instant,
+}
+
+/// What the probe showed.
+pub(super) enum Probe {
+    /// It speaks the modern era, and this is what it said.
+    Modern(ServerInfo),
+    /// It answered as a legacy server does. Worth remembering.
+    Legacy,
+    /// It did not answer. Treated as legacy, not remembered.
+    Silent,
+    /// It went away: some servers leave at the first word they do not know. It must be started anew.
+    Gone,
+}
+
+/// How much of the time to be ready a probe may take: a server that ignores it still has to shake hands.
+const PROBE_SHARE: u32 = 3;
+/// Slow interpreters need seconds to say their first word.
+const PROBE_AT_LEAST: Duration = Duration::from_secs(10);
+
+/// Asks a server which era it speaks.
+pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
+    let left = intro.deadline.saturating_duration_since(Instant::now());
+    let time = (left / PROBE_SHARE).max(PROBE_AT_LEAST).min(left * 2 / 3);
+    let mut request = Request::new(method::DISCOVER, Members::new(), time);
+    request.hard_timeout = time;
+    let meta = modern_meta(intro, Revision::NEWEST_MODERN);
+    match wire.attempt(&mut request, Some(&meta)).await {
+        Ended::Answer(Ok(result)) => read_discover(wire, &result),
+        Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
+            match supported(rpc.data.as_ref()) {
+                versions if versions.iter().any(|v| Revision::parse(v).is_some()) => Ok(Probe::Legacy),
+                versions => Err(unknown_versions(wire, &versions)),
+            }
+        }
+        Ended::Answer(Err(Failure::Rpc(rpc))) if code::is_modern(rpc.code) => {
+            let reason = format!("it refused `server/discover`: {rpc}");
+            Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
+        }
+        // Any other error is how a server of the older era says that it does not know the question.
+        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Ok(Probe::Legacy),
+        Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
+        Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
+        Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
+        other => Err(wire.judge(other, &request).err().unwrap_or_else(|| Error::Internal("probe".into()))),
+    }
+}
+
+/// A refusal that says nothing of who is asking. 401 and 403 are about the caller, 5xx about an outage: no evidence.
+fn is_legacy_status(status: u16) -> bool {
+    (400..500).contains(&status) && !matches!(status, 401 | 403 | 407 | 408 | 429)
+}
+
+/// Shakes hands with a legacy server.
+pub(super) async fn initialize(wire: Wire, intro: &Introduction) -> Result<Connection> {
+    let mut params = Members::new();
+    params
+        .text("protocolVersion", Revision::NEWEST_LEGACY.as_str())
+        .json("capabilities", &intro.capabilities)
+        .json("clientInfo", &intro.info);
+    let left = intro.deadline.saturating_duration_since(Instant::now());
+    let mut request = Request::new(method::INITIALIZE, params, left);
+    request.hard_timeout = left;
+    let result = wire.request(&mut request, None).await?;
+    let info = read_initialize(&wire, &result)?;
+    if info.revision.has_batches() {
+        wire.inbox.allow_batches();
+    }
+    wire.link.agreed(info.revision);
+    wire.link.notify(wire::notification(method::INITIALIZED, &Members::new()));
+    Ok(Connection::new(wire, info, Members::new()))
+}
+
+/// A modern server needs no handshake: what it discovered is enough.
+pub(super) fn modern(wire: Wire, info: ServerInfo, intro: &Introduction) -> Connection {
+    let meta = modern_meta(intro, info.revision);
+    wire.link.agreed(info.revision);
+    Connection::new(wire, info, meta)
+}
+
+/// What to remember of a probe.
+pub(super) fn verdict(era: Era) -> Verdict {
+    Verdict { era, at: SystemTime::now() }
+}
+
+fn modern_meta(intro: &Introduction, revision: Revision) -> Members {
+    let mut all = Members::new();
+    all.text(meta::PROTOCOL_VERSION, revision.as_str())
+        .json(meta::CLIENT_CAPABILITIES, &intro.capabilities)
+        .json(meta::CLIENT_INFO, &intro.info);
+    all
+}
+
+fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Shape {
+        supported_versions: Vec<String>,
+        capabilities: Option<Json>,
+        instructions: Option<String>,
+        #[serde(rename = "_meta")]
+        meta: Option<Meta>,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        #[serde(rename = "io.modelcontextprotocol/serverInfo")]
+        server_info: Option<Implementation>,
+    }
+    let shape: Shape = result.to().map_err(|e| broken(wire, method::DISCOVER, &e))?;
+    // Some list their legacy revisions too; only a modern one may be used on the modern wire.
+    let ours = shape.supported_versions.iter().filter_map(|v| Revision::parse(v));
+    let Some(revision) = ours.filter(|r| r.era() == Era::Modern).max() else {
+        let any_legacy = shape.supported_versions.iter().any(|v| Revision::parse(v).is_some());
+        return if any_legacy {
+            Ok(Probe::Legacy)
+        } else {
+            Err(unknown_versions(wire, &shape.supported_versions))
+        };
+    };
+    Ok(Probe::Modern(ServerInfo {
+        revision,
+        implementation: shape.meta.and_then(|m| m.server_info).unwrap_or_default(),
+        capabilities: shape.capabilities.unwrap_or_else(Json::empty_object),
+        instructions: shape.instructions.map(Foreign::from),
+    }))
+}
+
+fn read_initialize(wire: &Wire, result: &Json) -> Result<ServerInfo> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Shape {
+        protocol_version: String,
+        capabilities: Option<Json>,
+        server_info: Option<Implementation>,
+        instructions: Option<String>,
+    }
+    let shape: Shape = result.to().map_err(|e| broken(wire, method::INITIALIZE, &e))?;
+    let revision = Revision::parse(&shape.protocol_version).filter(|r| r.era() == Era::Legacy);
+    Ok(ServerInfo {
+        revision: revision.ok_or_else(|| unknown_versions(wire, &[shape.protocol_version]))?,
+        implementation: shape.server_info.unwrap_or_default(),
+        capabilities: shape.capabilities.unwrap_or_else(Json::empty_object),
+        instructions: shape.instructions.map(Foreign::from),
+    })
+}
+
+fn broken(wire: &Wire, method: &str, error: &serde_json::Error) -> Error {
+    let reason = format!("its answer to `{method}` cannot be read: {error}");
+    Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() }
+}
+
+fn supported(data: Option<&Json>) -> Vec<String> {
+    data.and_then(|d| d.member("supported")).and_then(|s| s.to().ok()).unwrap_or_default()
+}
+
+fn unknown_versions(wire: &Wire, versions: &[String]) -> Error {
+    let versions = Foreign::from(versions.join(", "));
+    Error::Connection {
+        server: wire.server.clone(),
+        transport: wire.transport,
+        reason: format!("it speaks no revision of the protocol that Wharf knows (it offers: {versions})"),
+        stderr: StderrTail::default(),
+        retryable: false,
+    }
+}

@@ -1,0 +1,410 @@
+//! Everything a server sends, whatever it came through, is sorted here: answers to their calls, progress to its call,
+//! requests and news to the owner. What fits nowhere is counted, and too much of it ends the connection.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::Peer;
+use crate::event::{Bus, Event};
+use crate::mcp::{code, method};
+use crate::names::ServerName;
+use crate::secret::Redactor;
+use crate::text::Foreign;
+use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcError, Ticket};
+
+/// Where the messages of one connection go.
+pub(crate) struct Inbox {
+    pub(crate) server: ServerName,
+    pub(crate) limits: Limits,
+    pending: Pending<Waiting>,
+    peer: Arc<dyn Peer>,
+    /// Answers requests of the server; absent until the link can be written to.
+    back: OnceLock<Arc<dyn Fn(Vec<u8>) + Send + Sync>>,
+    /// Why the connection ended; `None` while it lives.
+    closed: watch::Sender<Option<Closed>>,
+    batches: AtomicBool,
+    unexpected: AtomicUsize,
+    counters: Counters,
+    /// Requests of the server that are being answered; a server that asks more at once is told to wait.
+    asking: Arc<Semaphore>,
+    pub(crate) monitor: Monitor,
+}
+
+/// What is shown of the traffic of a server with `debug`.
+#[derive(Clone)]
+pub(crate) struct Monitor {
+    pub(crate) events: Bus,
+    pub(crate) debug: bool,
+    pub(crate) redactor: Redactor,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Closed {
+    pub(crate) reason: String,
+    /// The server broke the protocol, as opposed to having gone away.
+    pub(crate) protocol: bool,
+}
+
+/// How an awaited answer ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The server answered with an error.
+    Rpc(RpcError),
+    /// The answer cannot be taken.
+    Malformed(String),
+    /// The connection ended first.
+    Closed(Closed),
+}
+
+/// Signs of life of a call, and where its progress goes.
+#[derive(Debug)]
+pub(crate) struct Life {
+    started: Instant,
+    last_ms: AtomicU64,
+    sink: Option<mpsc::Sender<Progress>>,
+}
+
+/// How far a call is.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// How far; only grows.
+    pub progress: f64,
+    /// Of how much, if the server knows.
+    pub total: Option<f64>,
+    /// What the server is doing.
+    pub message: Option<Foreign>,
+}
+
+/// What arrived that nobody was waiting for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strays {
+    /// Answers to nobody: an unknown id, a second answer, an answer that came too late.
+    pub answers: u64,
+    /// Frames that are not messages.
+    pub malformed: u64,
+    /// Notifications that nobody wants.
+    pub notifications: u64,
+}
+
+struct Waiting {
+    reply: oneshot::Sender<Result<Json, Failure>>,
+    life: Arc<Life>,
+}
+
+#[derive(Default)]
+struct Counters {
+    answers: AtomicU64,
+    malformed: AtomicU64,
+    notifications: AtomicU64,
+}
+
+/// The most requests of one server that are answered at the same time.
+const ASKING: usize = 16;
+/// How much of a message is shown in a `Traffic` event.
+const SHOWN: usize = 4096;
+
+// === impl Inbox ===
+
+impl Inbox {
+    pub(crate) fn new(
+        server: ServerName,
+        limits: Limits,
+        peer: Arc<dyn Peer>,
+        monitor: Monitor,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            limits,
+            pending: Pending::default(),
+            peer,
+            back: OnceLock::new(),
+            closed: watch::channel(None).0,
+            batches: AtomicBool::new(false),
+            unexpected: AtomicUsize::new(0),
+            counters: Counters::default(),
+            asking: Arc::new(Semaphore::new(ASKING)),
+            monitor,
+        })
+    }
+
+    /// Sets how requests of the server are answered. Later calls are ignored: a connection has one way back.
+    pub(crate) fn answer_through(&self, back: impl Fn(Vec<u8>) + Send + Sync + 'static) {
+        let _ = self.back.set(Arc::new(back));
+    }
+
+    /// Several messages in one frame are accepted from now on (2025-03-26 only).
+    pub(crate) fn allow_batches(&self) {
+        self.batches.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets a call wait for its answer.
+    pub(crate) fn register(
+        &self,
+        life: Arc<Life>,
+    ) -> Result<(Ticket, oneshot::Receiver<Result<Json, Failure>>), Closed> {
+        if self.pending.is_empty() {
+            self.unexpected.store(0, Ordering::Relaxed);
+        }
+        let (reply, answer) = oneshot::channel();
+        match self.pending.insert(Waiting { reply, life }) {
+            Ok(ticket) => Ok((ticket, answer)),
+            Err(_) => Err(self.closed().unwrap_or_else(|| Closed {
+                reason: "too many calls wait on this connection".into(),
+                protocol: false,
+            })),
+        }
+    }
+
+    /// Nobody waits for this call any more. False if its answer came before.
+    pub(crate) fn forget(&self, id: u64) -> bool {
+        self.pending.take(id).is_some()
+    }
+
+    /// Takes one frame from the server.
+    pub(crate) fn take(&self, frame: Bytes) {
+        self.monitor.traffic(&self.server, false, &frame);
+        let mut messages = wire::parse_frame(frame, self.limits.depth);
+        if messages.len() != 1 && !self.batches.load(Ordering::Relaxed) {
+            self.refuse_batch(&messages);
+            return;
+        }
+        messages.drain(..).for_each(|message| match message {
+            Ok(message) => self.sort(message),
+            Err(malformed) => self.malformed(malformed),
+        });
+    }
+
+    fn sort(&self, message: Message) {
+        match message {
+            Message::Response { id: ReplyId::Number(id), outcome } => self.deliver(id, outcome),
+            Message::Response { id: ReplyId::Respelt(id), .. } => {
+                self.malformed(Malformed {
+                    id: Some(id),
+                    reason: "its id is not the number that was sent".into(),
+                });
+            }
+            Message::Response { id: ReplyId::Null, outcome: Err(error) } => self.nameless(error),
+            Message::Response { .. } => self.counters.stray_answer(),
+            Message::Notification { method, params } => self.news(&method, params),
+            Message::Request { id, method, params } => self.asked(id, method, params),
+        }
+    }
+
+    fn deliver(&self, id: u64, outcome: Result<Json, RpcError>) {
+        match self.pending.take(id) {
+            // The receiver may be gone in this very moment: then the caller gave up, which is its right.
+            Some(waiting) => drop(waiting.reply.send(outcome.map_err(Failure::Rpc))),
+            None => self.counters.stray_answer(),
+        }
+    }
+
+    /// An error without an id: the server could not read the request. With one call under way it is that one's.
+    fn nameless(&self, error: RpcError) {
+        match self.pending.only() {
+            Some(id) => self.deliver(id, Err(error)),
+            None => self.counters.stray_answer(),
+        }
+    }
+
+    /// Ends the call that a bad frame was meant to answer, where that can be told; the stream goes on.
+    pub(crate) fn malformed(&self, malformed: Malformed) {
+        self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        let waiting = malformed.id.and_then(|id| self.pending.take(id));
+        if let Some(waiting) = waiting {
+            drop(waiting.reply.send(Err(Failure::Malformed(malformed.reason))));
+        }
+    }
+
+    fn refuse_batch(&self, messages: &[Result<Message, Malformed>]) {
+        self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        for message in messages {
+            let id = match message {
+                Ok(Message::Response { id, .. }) => id.number(),
+                Err(malformed) => malformed.id,
+                Ok(_) => None,
+            };
+            if let Some(waiting) = id.and_then(|id| self.pending.take(id)) {
+                let reason =
+                    "it came in a batch, which this revision of the protocol does not have".to_owned();
+                drop(waiting.reply.send(Err(Failure::Malformed(reason))));
+            }
+        }
+    }
+
+    fn news(&self, name: &str, params: Option<Json>) {
+        let wanted = match name {
+            method::PROGRESS => self.progress(params.as_ref()),
+            _ => self.peer.notification(&self.server, name, params.as_ref()),
+        };
+        if wanted {
+            return;
+        }
+        self.counters.notifications.fetch_add(1, Ordering::Relaxed);
+        if self.pending.is_empty() {
+            return;
+        }
+        let seen = self.unexpected.fetch_add(1, Ordering::Relaxed) + 1;
+        if seen > self.limits.unexpected_notifications {
+            let limit = self.limits.unexpected_notifications;
+            self.close(Closed {
+                reason: format!("more than {limit} notifications that nobody asked for while a call waits"),
+                protocol: true,
+            });
+        }
+    }
+
+    fn progress(&self, params: Option<&Json>) -> bool {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shape {
+            progress_token: Json,
+            progress: f64,
+            total: Option<f64>,
+            message: Option<String>,
+        }
+        let Some(shape) = params.and_then(|p| p.to::<Shape>().ok()) else {
+            return false;
+        };
+        let Ok(id) = shape.progress_token.as_str().parse::<u64>() else {
+            return false;
+        };
+        let Some(life) = self.pending.with(id, |waiting| Arc::clone(&waiting.life)) else {
+            return false;
+        };
+        let progress = Progress {
+            progress: shape.progress,
+            total: shape.total,
+            message: shape.message.map(Foreign::from),
+        };
+        self.monitor.events.publish(|| Event::Progress {
+            server: self.server.clone(),
+            progress: progress.progress,
+            total: progress.total,
+            message: progress.message.clone(),
+        });
+        life.sign(progress);
+        true
+    }
+
+    fn asked(&self, id: Json, name: String, params: Option<Json>) {
+        if name == method::PING {
+            self.answer(&id, &Ok(Json::empty_object()));
+            return;
+        }
+        let Ok(slot) = Arc::clone(&self.asking).try_acquire_owned() else {
+            self.answer(&id, &Err(RpcError::new(code::INTERNAL, "too many requests at once")));
+            return;
+        };
+        let Some(back) = self.back.get().map(Arc::clone) else {
+            return;
+        };
+        let answer = self.peer.request(&self.server, &name, params);
+        tokio::spawn(async move {
+            back(write_answer(&id, &answer.await));
+            drop(slot);
+        });
+    }
+
+    fn answer(&self, id: &Json, outcome: &Result<Json, RpcError>) {
+        if let Some(back) = self.back.get() {
+            back(write_answer(id, outcome));
+        }
+    }
+
+    /// Ends the connection: every waiting call fails at once. The first reason stands.
+    pub(crate) fn close(&self, why: Closed) {
+        self.closed.send_if_modified(|closed| {
+            let first = closed.is_none();
+            if first {
+                *closed = Some(why.clone());
+            }
+            first
+        });
+        let why = self.closed().unwrap_or(why);
+        for waiting in self.pending.close() {
+            drop(waiting.reply.send(Err(Failure::Closed(why.clone()))));
+        }
+    }
+
+    /// Why the connection ended, if it did.
+    pub(crate) fn closed(&self) -> Option<Closed> {
+        self.closed.borrow().clone()
+    }
+
+    /// Waits until the connection ends.
+    pub(crate) async fn until_closed(&self) -> Closed {
+        let mut watch = self.closed.subscribe();
+        let ended = watch.wait_for(Option::is_some).await.ok().and_then(|c| c.clone());
+        ended.unwrap_or_else(|| Closed { reason: "it was dropped".into(), protocol: false })
+    }
+
+    pub(crate) fn strays(&self) -> Strays {
+        Strays {
+            answers: self.counters.answers.load(Ordering::Relaxed),
+            malformed: self.counters.malformed.load(Ordering::Relaxed),
+            notifications: self.counters.notifications.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn write_answer(id: &Json, outcome: &Result<Json, RpcError>) -> Vec<u8> {
+    match outcome {
+        Ok(result) => wire::response_result(id, result),
+        Err(error) => wire::response_error(id, error),
+    }
+}
+
+// === impl Life ===
+
+impl Life {
+    pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>) -> Arc<Self> {
+        Arc::new(Self { started: Instant::now(), last_ms: AtomicU64::new(0), sink })
+    }
+
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// When the server last gave a sign; the start counts as one.
+    pub(crate) fn last_sign(&self) -> Instant {
+        self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
+    }
+
+    fn sign(&self, progress: Progress) {
+        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(elapsed, Ordering::Relaxed);
+        if let Some(sink) = &self.sink {
+            // A caller that does not keep up misses steps of progress, nothing else.
+            let _ = sink.try_send(progress);
+        }
+    }
+}
+
+// === impl Monitor ===
+
+impl Monitor {
+    pub(crate) fn traffic(&self, server: &ServerName, sent: bool, frame: &[u8]) {
+        if self.debug {
+            self.events.publish(|| {
+                let cut = String::from_utf8_lossy(&frame[..frame.len().min(SHOWN)]);
+                let message = Foreign::from(self.redactor.redact(cut.trim_end()).into_owned());
+                Event::Traffic { server: server.clone(), sent, message }
+            });
+        }
+    }
+}
+
+// === impl Counters ===
+
+impl Counters {
+    fn stray_answer(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+}

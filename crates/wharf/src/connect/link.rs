@@ -1,0 +1,100 @@
+//! The seam between a connection and what carries its bytes.
+
+use super::pipe::PipeLink;
+use crate::mcp::Revision;
+
+/// What carries the messages of a connection.
+pub(crate) enum Link {
+    /// The standard input and output of a program.
+    Pipe(PipeLink),
+}
+
+/// A request on its way out.
+pub(crate) struct Outgoing<'a> {
+    /// The number it goes under.
+    pub(crate) id: u64,
+    /// What is asked.
+    pub(crate) method: &'a str,
+    /// What it is about: a tool, a prompt, a resource.
+    pub(crate) name: Option<&'a str>,
+    /// The whole message, without a line break.
+    pub(crate) frame: Vec<u8>,
+    /// Headers that mirror parts of the message, for transports that have headers.
+    pub(crate) headers: &'a [(String, String)],
+}
+
+/// Where a request starts in the stream of bytes to the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent(pub(crate) u64);
+
+/// Why a link could not carry a request to its answer.
+#[derive(Debug)]
+pub(crate) enum LinkFailure {
+    /// The request certainly never reached the server.
+    NotSent(String),
+    /// The request may have reached the server; its answer will not come.
+    Lost(String),
+    /// The server refused it outright with an HTTP status.
+    Status {
+        /// The status.
+        status: u16,
+        /// The beginning of what it said.
+        body: String,
+        /// Its `WWW-Authenticate` header.
+        challenge: Option<String>,
+    },
+    /// The server does not know our session any more. The request was not run.
+    SessionExpired,
+}
+
+impl Link {
+    /// Sends a request and does what must be done until its answer is in the inbox. Dropping the future gives the
+    /// request up where the transport can express that by itself.
+    pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
+        match self {
+            Self::Pipe(pipe) => pipe.carry(out),
+        }
+    }
+
+    /// Whether a request may have reached the server. What never left may safely be sent again.
+    pub(crate) fn reached(&self, sent: Sent) -> bool {
+        match self {
+            Self::Pipe(pipe) => pipe.reached(sent),
+        }
+    }
+
+    /// The revision that was agreed on, for transports that repeat it with every message.
+    pub(crate) fn agreed(&self, _revision: Revision) {
+        match self {
+            Self::Pipe(_) => {}
+        }
+    }
+
+    /// Sends a notification, after everything that was sent before it.
+    pub(crate) fn notify(&self, frame: Vec<u8>) {
+        match self {
+            Self::Pipe(pipe) => pipe.notify(frame),
+        }
+    }
+
+    /// Tells the server that nobody waits for a request any more.
+    pub(crate) fn cancel(&self, frame: Vec<u8>) {
+        match self {
+            Self::Pipe(pipe) => pipe.notify(frame),
+        }
+    }
+
+    /// Ends it: politely first, then not. Returns when nothing is left.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Pipe(pipe) => pipe.close().await,
+        }
+    }
+
+    /// The last lines of standard error, where there is one.
+    pub(crate) fn stderr(&self) -> crate::error::StderrTail {
+        match self {
+            Self::Pipe(pipe) => pipe.stderr(),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! A permit becomes a live connection.
+//!
+//! In: a server's configuration, the permits that policy made for it, and who answers its questions. Out: a
+//! [`Connection`] that takes raw parameters and gives raw results, whatever the transport and the era, and a
+//! [`Berth`] that keeps one alive. Which tools exist and who may call them is decided below.
+
+mod berth;
+mod connection;
+mod era;
+mod handshake;
+mod inbox;
+mod link;
+mod pipe;
+mod pool;
+mod program;
+mod stdio;
+
+pub use berth::{Berth, Dock};
+pub use connection::{Connection, Request};
+pub use era::{EraMemory, EraStore, Verdict};
+pub use inbox::{Progress, Strays};
+pub use pool::Pool;
+
+use std::pin::Pin;
+
+use crate::names::ServerName;
+use crate::wire::{Json, RpcError};
+
+/// A future that answers a server's request.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Json, RpcError>> + Send + 'static>>;
+
+/// Who stands behind a connection: answers what a server asks, and hears its news.
+pub trait Peer: Send + Sync + 'static {
+    /// What is offered to servers, in the form of the protocol's `ClientCapabilities`.
+    fn capabilities(&self) -> Json;
+
+    /// A server asks for something: `roots/list`, `sampling/createMessage`, `elicitation/create`.
+    fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering;
+
+    /// A server tells something. False if nobody wants to know: that is counted, and too much of it ends the connection.
+    fn notification(&self, server: &ServerName, method: &str, params: Option<&Json>) -> bool;
+}

@@ -1,0 +1,253 @@
+//! Messages over a pair of pipes: one ordered writer, one reader.
+//!
+//! A message is written by whoever sends it, at once, if the pipe has room and nobody waits in front; otherwise it
+//! queues and a task writes it. So the order of sending is the order on the wire, and a lone call costs no detour.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::unix::pipe;
+use tokio::sync::Notify;
+
+use super::inbox::{Closed, Inbox};
+use super::link::{LinkFailure, Outgoing, Sent};
+use super::stdio::Child;
+use crate::error::StderrTail;
+use crate::wire::{Line, Lines, Malformed};
+
+/// The standard input and output of a program.
+pub(crate) struct PipeLink {
+    writer: Arc<Writer>,
+    inbox: Arc<Inbox>,
+    child: Child,
+}
+
+struct Writer {
+    queue: Mutex<Queue>,
+    /// Rung when the queue got something to write, or was closed.
+    bell: Notify,
+}
+
+struct Queue {
+    /// `None` once the link is closed: dropping it is what closes the server's standard input.
+    pipe: Option<Arc<pipe::Sender>>,
+    bytes: Vec<u8>,
+    /// How many bytes went into the pipe since the start.
+    written: u64,
+}
+
+/// What may wait for a server that does not read. A request of ten megabytes still fits.
+const QUEUE_MAX: usize = 32 * 1024 * 1024;
+
+impl PipeLink {
+    /// Starts reading and writing. The reader ends when the server closes its side.
+    pub(crate) fn start(
+        child: Child,
+        stdin: pipe::Sender,
+        stdout: pipe::Receiver,
+        inbox: Arc<Inbox>,
+    ) -> Self {
+        let queue = Mutex::new(Queue { pipe: Some(Arc::new(stdin)), bytes: Vec::new(), written: 0 });
+        let writer = Arc::new(Writer { queue, bell: Notify::new() });
+        tokio::spawn(write_on(Arc::clone(&writer)));
+        tokio::spawn(read_on(stdout, Arc::clone(&inbox), child.exit()));
+        let back = Arc::downgrade(&writer);
+        inbox.answer_through(move |frame| {
+            if let Some(writer) = back.upgrade() {
+                // A closed pipe is noticed by the reader too; an answer to a server that left is not missed.
+                let _ = writer.send(frame);
+            }
+        });
+        Self { writer, inbox, child }
+    }
+
+    /// Sends a request. Its answer comes through the reader.
+    pub(crate) fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
+        self.inbox.monitor.traffic(&self.inbox.server, true, &out.frame);
+        self.writer.send(out.frame).map(Sent).map_err(LinkFailure::NotSent)
+    }
+
+    /// Whether any byte of a request went into the pipe.
+    pub(crate) fn reached(&self, sent: Sent) -> bool {
+        self.writer.lock().written > sent.0
+    }
+
+    pub(crate) fn notify(&self, frame: Vec<u8>) {
+        self.inbox.monitor.traffic(&self.inbox.server, true, &frame);
+        let _ = self.writer.send(frame);
+    }
+
+    pub(crate) async fn close(&self) {
+        self.writer.close();
+        self.child.stop().await;
+        self.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
+    }
+
+    pub(crate) fn stderr(&self) -> StderrTail {
+        self.child.stderr()
+    }
+}
+
+impl Drop for PipeLink {
+    fn drop(&mut self) {
+        self.writer.close();
+        self.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
+    }
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Takes a frame, and says at which byte of the stream it starts.
+    fn send(&self, mut frame: Vec<u8>) -> Result<u64, String> {
+        frame.push(b'\n');
+        let mut queue = self.lock();
+        let start = queue.written + queue.bytes.len() as u64;
+        let waiting = !queue.bytes.is_empty();
+        if queue.bytes.len() > QUEUE_MAX {
+            return Err("it does not read its standard input, and too much waits for it".into());
+        }
+        let rest = if waiting { &frame[..] } else { &frame[queue.write(&frame)?..] };
+        if queue.pipe.is_none() {
+            return Err("its standard input is closed".into());
+        }
+        if !rest.is_empty() {
+            queue.bytes.extend_from_slice(rest);
+            drop(queue);
+            self.bell.notify_one();
+        }
+        Ok(start)
+    }
+
+    /// No more is taken; the server sees the end of its standard input.
+    fn close(&self) {
+        let mut queue = self.lock();
+        queue.pipe = None;
+        queue.bytes.clear();
+        drop(queue);
+        self.bell.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// Writes as much as the pipe takes now; returns how much that was.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, String> {
+        let Some(pipe) = &self.pipe else {
+            return Err("its standard input is closed".into());
+        };
+        match pipe.try_write(bytes) {
+            Ok(n) => {
+                self.written += n as u64;
+                Ok(n)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(e) => {
+                self.pipe = None;
+                Err(format!("its standard input cannot be written: {e}"))
+            }
+        }
+    }
+}
+
+/// Writes what could not be written at once, until the link is closed.
+async fn write_on(writer: Arc<Writer>) {
+    loop {
+        let pipe = {
+            let mut queue = writer.lock();
+            let Some(pipe) = queue.pipe.clone() else { return };
+            let bytes = std::mem::take(&mut queue.bytes);
+            // The reader reports the end of the server with more to say; writing just stops.
+            let Ok(n) = queue.write(&bytes) else { return };
+            queue.bytes = bytes;
+            queue.bytes.drain(..n);
+            (!queue.bytes.is_empty()).then_some(pipe)
+        };
+        match pipe {
+            None => writer.bell.notified().await,
+            Some(pipe) => tokio::select! {
+                ready = pipe.writable() => if ready.is_err() { return },
+                () = writer.bell.notified() => {}
+            },
+        }
+    }
+}
+
+/// Reads messages until the server closes its side.
+async fn read_on(
+    stdout: pipe::Receiver,
+    inbox: Arc<Inbox>,
+    exit: tokio::sync::watch::Receiver<Option<String>>,
+) {
+    let mut lines = Lines::new(inbox.limits.line);
+    let mut banner = Banner { left: inbox.limits.banner_lines };
+    let why = loop {
+        tokio::select! {
+            ready = stdout.readable() => if let Err(e) = ready {
+                break format!("its standard output cannot be read: {e}");
+            },
+            // Closed from our side: the pipe goes, and with it what the server still writes.
+            _ = inbox.until_closed() => return,
+        }
+        match stdout.try_read_buf(lines.room()) {
+            Ok(0) => break wait_for_exit(exit).await,
+            Ok(_) => {
+                while let Some(line) = lines.next_line() {
+                    take_line(&inbox, line, &mut banner);
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => break format!("its standard output cannot be read: {e}"),
+        }
+    };
+    if let Some(line) = lines.last_line() {
+        take_line(&inbox, line, &mut banner);
+    }
+    inbox.close(Closed { reason: why, protocol: false });
+}
+
+/// Standard output ends just before the process does: wait a moment for its exit status, which says more.
+async fn wait_for_exit(mut exit: tokio::sync::watch::Receiver<Option<String>>) -> String {
+    let soon = std::time::Duration::from_millis(500);
+    let status = tokio::time::timeout(soon, exit.wait_for(Option::is_some)).await;
+    match status {
+        Ok(Ok(status)) => status.clone().unwrap_or_default(),
+        _ => "it closed its standard output".into(),
+    }
+}
+
+/// How many lines in a row may be no JSON at all: programs print greetings.
+struct Banner {
+    left: usize,
+}
+
+fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
+    match line {
+        Line::Text(text) if text.first() != Some(&b'{') && text.first() != Some(&b'[') => {
+            inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
+            if banner.left == 0 {
+                let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
+                let shown = inbox.monitor.redactor.redact(&shown).into_owned();
+                let reason = format!(
+                    "it writes other things than messages to its standard output, for example `{}`",
+                    crate::text::Escaped(&shown)
+                );
+                inbox.close(Closed { reason, protocol: true });
+                return;
+            }
+            banner.left -= 1;
+        }
+        Line::Text(text) => {
+            banner.left = inbox.limits.banner_lines;
+            inbox.take(text);
+        }
+        Line::TooLong { id, length } => {
+            let limit = inbox.limits.line;
+            let reason = format!("its line has {length} bytes, more than the limit of {limit}");
+            inbox.malformed(Malformed { id, reason });
+        }
+    }
+}

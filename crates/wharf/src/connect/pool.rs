@@ -1,0 +1,37 @@
+//! The connections of one session: the same configuration twice is the same connection.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Berth, Dock};
+use crate::config::ServerConfig;
+
+/// Places for servers, by configuration. A pool belongs to one session; nothing in it is seen by another.
+#[derive(Debug)]
+pub struct Pool {
+    dock: Arc<Dock>,
+    berths: Mutex<HashMap<[u8; 32], Berth>>,
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(dock: Arc<Dock>) -> Self {
+        Self { dock, berths: Mutex::new(HashMap::new()) }
+    }
+
+    /// The place for this configuration. Nothing is started yet.
+    pub fn berth(&self, config: &ServerConfig) -> Berth {
+        let mut berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Berth::new(Arc::new(config.clone()), Arc::clone(&self.dock));
+        berths.entry(config.identity()).or_insert_with(new).clone()
+    }
+
+    /// Closes every connection, side by side, and forgets them. Doing it twice is doing it once.
+    pub async fn close(&self) {
+        let berths: Vec<Berth> = {
+            let mut berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
+            berths.drain().map(|(_, berth)| berth).collect()
+        };
+        futures_util::future::join_all(berths.iter().map(Berth::disconnect)).await;
+    }
+}

@@ -1,0 +1,206 @@
+//! Putting a host together.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use indexmap::IndexMap;
+
+use super::peer::HostPeer;
+use super::server::Server;
+use super::{Host, Whole};
+use crate::ask::{Asker, Decline};
+use crate::call::Validators;
+use crate::config::ServerConfig;
+use crate::connect::{Dock, EraMemory, EraStore, Pool};
+use crate::error::{Error, Result};
+use crate::event::Bus;
+use crate::names::ServerName;
+use crate::policy::Policy;
+use crate::registry::{NameRules, Registry};
+use crate::wire::{Json, Limits};
+
+/// Collects what a host needs. Each setting names its default.
+pub struct HostBuilder {
+    servers: Vec<ServerConfig>,
+    policy: Policy,
+    environment: BTreeMap<String, String>,
+    scratch: Option<PathBuf>,
+    limits: Limits,
+    names: NameRules,
+    asker: Arc<dyn Asker>,
+    events: Bus,
+    eras: Arc<dyn EraStore>,
+    client: (String, String),
+}
+
+impl Default for HostBuilder {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            policy: Policy::strict(),
+            environment: BTreeMap::new(),
+            scratch: None,
+            limits: Limits::default(),
+            names: NameRules::default(),
+            asker: Arc::new(Decline),
+            events: Bus::default(),
+            eras: Arc::new(EraMemory::default()),
+            client: ("wharf".into(), env!("CARGO_PKG_VERSION").into()),
+        }
+    }
+}
+
+impl HostBuilder {
+    /// Adds a server. Defaults to none.
+    #[must_use]
+    pub fn server(mut self, server: ServerConfig) -> Self {
+        self.servers.push(server);
+        self
+    }
+
+    /// Adds servers.
+    #[must_use]
+    pub fn servers(mut self, servers: impl IntoIterator<Item = ServerConfig>) -> Self {
+        self.servers.extend(servers);
+        self
+    }
+
+    /// What may be started, reached and called. Defaults to the strict policy.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The environment: programs are found through its `PATH`, and servers inherit its safe part. Defaults to nothing,
+    /// because the library does not read it by itself: pass `std::env::vars()`.
+    #[must_use]
+    pub fn environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.environment = variables.into_iter().collect();
+        self
+    }
+
+    /// Where servers without a folder of their own get an empty one. Defaults to `TMPDIR` of the environment, or `/tmp`.
+    #[must_use]
+    pub fn scratch(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.scratch = Some(folder.into());
+        self
+    }
+
+    /// How much is accepted from a server. Defaults to [`Limits::default`].
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How tools are named. Defaults to `{prefix}_{tool}`, 64 characters.
+    #[must_use]
+    pub fn names(mut self, names: NameRules) -> Self {
+        self.names = names;
+        self
+    }
+
+    /// Who answers what servers ask. Defaults to nobody: questions are declined.
+    #[must_use]
+    pub fn asker(mut self, asker: impl Asker) -> Self {
+        self.asker = Arc::new(asker);
+        self
+    }
+
+    /// Where events go. Defaults to a bus of its own.
+    #[must_use]
+    pub fn events(mut self, events: Bus) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Where it is remembered which era a server speaks. Defaults to memory.
+    #[must_use]
+    pub fn eras(mut self, eras: Arc<dyn EraStore>) -> Self {
+        self.eras = eras;
+        self
+    }
+
+    /// What servers are told about the program. Defaults to Wharf's own name and version.
+    #[must_use]
+    pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        self.client = (name.into(), version.into());
+        self
+    }
+
+    /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
+    /// not keep the others from working.
+    pub async fn start(self) -> Result<Host> {
+        let host = self.build()?;
+        host.connect_eager().await;
+        Ok(host)
+    }
+
+    fn build(self) -> Result<Host> {
+        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone()));
+        let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
+        let (name, version) = self.client;
+        let dock = Arc::new(Dock {
+            policy: self.policy.clone(),
+            environment: self.environment,
+            scratch: scratch.unwrap_or_else(|| PathBuf::from("/tmp")),
+            limits: self.limits,
+            peer: Arc::clone(&peer) as _,
+            events: self.events.clone(),
+            eras: self.eras,
+            client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),
+        });
+        let pool = Pool::new(dock);
+        let mut servers: IndexMap<ServerName, Arc<Server>> = IndexMap::new();
+        for config in self.servers {
+            let name = config.name.clone();
+            if servers.insert(name.clone(), Arc::new(Server::new(Arc::new(config), &pool))).is_some() {
+                return Err(Error::config(format!("server `{name}` is configured twice")));
+            }
+        }
+        let registry = Registry::new(self.names, servers.keys().cloned());
+        Ok(Host(Arc::new(Whole {
+            servers: ArcSwap::from_pointee(servers),
+            pool,
+            policy: self.policy,
+            registry,
+            validators: Validators::default(),
+            asker: self.asker,
+            peer,
+            events: self.events,
+        })))
+    }
+}
+
+impl std::fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostBuilder").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+/// A hint for a name that is not there: the nearest ones, or all of them if they are few.
+pub(super) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    const ALIKE: f64 = 0.75;
+    const FEW: usize = 12;
+    let known: Vec<&str> = known.collect();
+    let quoted = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|n| format!("`{}`", crate::text::Escaped(n))).collect();
+        names.join(", ")
+    };
+    let mut near: Vec<(f64, &str)> = known
+        .iter()
+        .map(|k| (strsim::jaro_winkler(name, k), *k))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    near.truncate(3);
+    match &near[..] {
+        [] if known.is_empty() => "there is none".into(),
+        [] if known.len() <= FEW => format!("there is {}", quoted(&known)),
+        [] => format!("there are {} others; list them to see their names", known.len()),
+        near => format!("did you mean {}?", quoted(&near.iter().map(|(_, k)| *k).collect::<Vec<_>>())),
+    }
+}
