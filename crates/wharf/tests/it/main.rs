@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
 
 mod calls;
-mod net;
+mod names;
+mod outcome;
 mod policy_env;
 mod policy_launch;
 mod policy_remote;
+mod schema;
 mod support;
