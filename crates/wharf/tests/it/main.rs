@@ -3,6 +3,7 @@
 
 mod calls;
 mod names;
+mod net;
 mod outcome;
 mod policy_env;
 mod policy_launch;
