@@ -20,6 +20,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         const TEN_MIB: usize = 10 * 1024 * 1024;
-        Self { line: TEN_MIB, event: TEN_MIB, body: TEN_MIB, depth: 127, unexpected_notifications: 100, banner_lines: 50 }
+        Self {
+            line: TEN_MIB,
+            event: TEN_MIB,
+            body: TEN_MIB,
+            depth: 127,
+            unexpected_notifications: 100,
+            banner_lines: 50,
+        }
     }
 }
