@@ -1,1 +1,2 @@
+//! The binary, from the outside.
 fn main(){}
