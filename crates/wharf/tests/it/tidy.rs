@@ -424,7 +424,7 @@ fn every_dependency_has_a_licence_of_the_list() {
     for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
         let licence = package["license"].as_str().unwrap_or_default();
-        let excepted = EXCEPTIONS.iter().any(|exception| *exception == (name, licence));
+        let excepted = EXCEPTIONS.contains(&(name, licence));
         assert!(
             excepted || is_met(licence),
             "`{name}` has the licence `{licence}`"
