@@ -37,7 +37,7 @@ impl IdFinder {
     /// The id in a frame that is there as a whole.
     pub(super) fn look(frame: &[u8]) -> Option<u64> {
         let mut finder = Self::default();
-        finder.more(frame.strip_prefix(b"\xef\xbb\xbf").unwrap_or(frame));
+        finder.more(frame);
         finder.end()
     }
 
@@ -47,7 +47,8 @@ impl IdFinder {
         while let Some(&byte) = bytes.get(at) {
             match self.place {
                 Place::Over => return,
-                Place::Before if byte.is_ascii_whitespace() => {}
+                // The other three are a byte order mark.
+                Place::Before if byte.is_ascii_whitespace() || [0xef, 0xbb, 0xbf].contains(&byte) => {}
                 Place::Before => {
                     self.place = if byte == b'{' { Place::Inside } else { Place::Over };
                     self.depth = 1;

@@ -17,6 +17,11 @@ fn an_outermost_id_is_found_wherever_it_stands() {
     assert_eq!(look(r#"{"result":{"a":[1,{"b":2}]},"id":7}"#), Some(7));
     assert_eq!(look(" { \"id\" : 7 , \"result\" : ]"), Some(7));
     assert_eq!(look(r#"{"id":"7","result":x}"#), Some(7));
+    assert_eq!(
+        look("\u{feff}{\"id\":7,\"result\":1}"),
+        Some(7),
+        "behind a byte order mark"
+    );
     assert_eq!(look(r#"{"id":18446744073709551615,x"#), Some(u64::MAX));
     assert_eq!(look(r#"{"id":7,"result":"a "stray" quote"}"#), Some(7));
     assert_eq!(
