@@ -1,12 +1,7 @@
-//! Promises, proved at the boundary of the library.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
+//! What Wharf promises, proved at the boundary of the library.
 
-mod calls;
-mod names;
-mod net;
-mod outcome;
-mod policy_env;
-mod policy_launch;
-mod policy_remote;
-mod schema;
-mod support;
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod names_secret;
+mod tidy;
+mod wire;
