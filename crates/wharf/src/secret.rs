@@ -17,7 +17,11 @@ pub struct Secret(Arc<Zeroizing<String>>);
 
 /// An address that may carry a secret in its query or user part. It shows itself without them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SecretUrl(Url);
+pub struct SecretUrl {
+    url: Url,
+    /// What variables put into it. If there is any, the path is not shown either.
+    secrets: Vec<Secret>,
+}
 
 /// Replaces known secrets in text. Cheap to clone.
 #[derive(Clone, Default)]
@@ -59,44 +63,38 @@ impl Eq for Secret {}
 impl SecretUrl {
     /// Takes an address.
     pub fn new(url: Url) -> Self {
-        Self(url)
+        Self { url, secrets: Vec::new() }
+    }
+
+    /// Takes an address that these values went into. They may stand in its path, so nothing after the host is shown.
+    pub fn with_secrets(url: Url, secrets: Vec<Secret>) -> Self {
+        Self { url, secrets }
     }
 
     /// The address, for the one place that connects to it.
     pub fn expose(&self) -> &Url {
-        &self.0
+        &self.url
     }
 
-    /// The values of its query and its user part, which must not be seen, each as it is written and as it is meant.
-    /// A user's name counts only where no password stands beside it: then it is a token.
+    /// The values of its query, its password and what variables put into it, which must not be seen.
     pub fn secrets(&self) -> impl Iterator<Item = Secret> {
-        let meant = self.0.query_pairs().map(|(_, value)| value.into_owned());
-        let written = self.0.query().into_iter().flat_map(|query| query.split('&'));
-        let written = written.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
-        let user = self.0.password().unwrap_or_else(|| self.0.username());
-        meant
-            .chain(written)
-            .chain([user.to_owned(), percent_decoded(user)])
-            .filter(|v| !v.is_empty())
-            .map(Secret::new)
+        let values = self.url.query_pairs().map(|(_, value)| value.into_owned());
+        // A variable that held the whole address shows up in other texts as its path.
+        let path = (!self.secrets.is_empty()).then(|| self.url.path().trim_start_matches('/').to_owned());
+        let values = values.chain(self.url.password().map(str::to_owned)).chain(path);
+        values.map(Secret::new).chain(self.secrets.iter().cloned())
     }
 }
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let port = self.0.port().map(|p| format!(":{p}")).unwrap_or_default();
-        write!(
-            f,
-            "{}://{}{port}{}",
-            self.0.scheme(),
-            self.0.host_str().unwrap_or_default(),
-            self.0.path()
-        )?;
-        if self.0.query().is_some() {
-            f.write_str("?***")
-        } else {
-            Ok(())
+        let port = self.url.port().map(|p| format!(":{p}")).unwrap_or_default();
+        write!(f, "{}://{}{port}", self.url.scheme(), self.url.host_str().unwrap_or_default())?;
+        if !self.secrets.is_empty() {
+            return f.write_str("/***");
         }
+        f.write_str(self.url.path())?;
+        if self.url.query().is_some() { f.write_str("?***") } else { Ok(()) }
     }
 }
 

@@ -3,7 +3,39 @@
 //! In: `wharf.toml` and `.mcp.json` files of the user and the project, the environment to expand from, the hashes of
 //! trusted project files. Out: a [`Config`] in which nothing is optional that need not be, and every problem with
 //! its file and line. Nothing is started or contacted here, and nothing is read that was not named by the caller.
+//!
+//! The way of a file: `read` (bytes) → `format_toml` or `format_json` (a tree with places) → `file` (its parts) →
+//! `fields` and `transport` (one server) → `layers` (all files together).
 
+mod args;
+mod duration;
+pub mod edit;
+mod expand;
+mod fields;
+mod file;
+mod folders;
+mod format_json;
+mod format_toml;
+mod known;
+mod layers;
+mod limits;
+mod node;
+mod pending;
+mod policy;
+mod problem;
+mod read;
 mod server;
+mod source;
+mod transport;
+mod trust;
 
+pub use edit::Format;
+pub use folders::find_folders;
+pub use layers::{Config, Sources, load};
+pub use policy::{PackageRule, PolicySettings};
+pub use problem::{Place, Problem};
 pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport};
+pub use trust::{PendingFile, PendingServer, TrustStore};
+
+#[cfg(test)]
+mod tests;
