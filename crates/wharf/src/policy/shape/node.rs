@@ -7,15 +7,51 @@ use super::{Judged, file_name};
 pub(super) const NODE: Options = &[
     (&["--enable-source-maps"], Takes::Nothing),
     (&["--no-warnings"], Takes::Attached),
-    (&["--no-deprecation", "--trace-warnings", "--trace-deprecation", "--trace-uncaught"], Takes::Nothing),
-    (&["--unhandled-rejections", "--dns-result-order"], Takes::Checked(is_word)),
-    (&["--max-old-space-size", "--stack-trace-limit", "--max-http-header-size"], Takes::Checked(is_number)),
     (
-        &["--experimental-strip-types", "--experimental-transform-types", "--no-experimental-strip-types"],
+        &[
+            "--no-deprecation",
+            "--trace-warnings",
+            "--trace-deprecation",
+            "--trace-uncaught",
+        ],
         Takes::Nothing,
     ),
-    (&["--experimental-sqlite", "--experimental-fetch", "--experimental-vm-modules"], Takes::Nothing),
-    (&["--experimental-json-modules", "--experimental-wasm-modules", "--use-system-ca"], Takes::Nothing),
+    (
+        &["--unhandled-rejections", "--dns-result-order"],
+        Takes::Checked(is_word),
+    ),
+    (
+        &[
+            "--max-old-space-size",
+            "--stack-trace-limit",
+            "--max-http-header-size",
+        ],
+        Takes::Checked(is_number),
+    ),
+    (
+        &[
+            "--experimental-strip-types",
+            "--experimental-transform-types",
+            "--no-experimental-strip-types",
+        ],
+        Takes::Nothing,
+    ),
+    (
+        &[
+            "--experimental-sqlite",
+            "--experimental-fetch",
+            "--experimental-vm-modules",
+        ],
+        Takes::Nothing,
+    ),
+    (
+        &[
+            "--experimental-json-modules",
+            "--experimental-wasm-modules",
+            "--use-system-ca",
+        ],
+        Takes::Nothing,
+    ),
 ];
 
 pub(super) const TYPESCRIPT: Options = &[
@@ -23,21 +59,75 @@ pub(super) const TYPESCRIPT: Options = &[
     (&["--enable-source-maps", "--no-warnings"], Takes::Nothing),
 ];
 
+/// Only switches that npx knows as such: it takes the argument after an option it does not know for that option's
+/// value, and then reads the server's arguments as its own.
 const NPX: Options = &[
-    (&["-y", "--yes", "-q", "--quiet", "--silent", "--no-install", "--no"], Takes::Nothing),
-    (&["--prefer-offline", "--offline", "--bun"], Takes::Nothing),
+    (
+        &[
+            "-y",
+            "--yes",
+            "-q",
+            "--quiet",
+            "--silent",
+            "--no-install",
+            "--prefer-offline",
+            "--offline",
+        ],
+        Takes::Nothing,
+    ),
     (&["-p", "--package"], Takes::Package(Registry::Npm)),
 ];
 
-const NPM: Options =
-    &[(&["-s", "--silent", "-q", "--quiet"], Takes::Nothing), (&["--prefix", "-C"], Takes::Folder)];
+/// For npm itself `-p` is something else.
+const NPM_EXEC: Options = &[
+    (
+        &[
+            "-y",
+            "--yes",
+            "-q",
+            "--quiet",
+            "--silent",
+            "--prefer-offline",
+            "--offline",
+        ],
+        Takes::Nothing,
+    ),
+    (&["--package"], Takes::Package(Registry::Npm)),
+];
 
-const BUN: Options =
-    &[(&["--silent", "-b", "--bun", "--smol", "--no-install"], Takes::Nothing), (&["--cwd"], Takes::Folder)];
+const BUNX: Options = &[
+    (
+        &["-y", "--yes", "--bun", "--silent", "--no-install"],
+        Takes::Nothing,
+    ),
+    (&["-p", "--package"], Takes::Package(Registry::Npm)),
+];
+
+const NPM: Options = &[
+    (&["-s", "--silent", "-q", "--quiet"], Takes::Nothing),
+    (&["--prefix", "-C"], Takes::Folder),
+];
+
+const BUN: Options = &[
+    (
+        &["--silent", "-b", "--bun", "--smol", "--no-install"],
+        Takes::Nothing,
+    ),
+    (&["--cwd"], Takes::Folder),
+];
 
 const DENO: Options = &[
     (
-        &["-A", "--allow-all", "-P", "--no-prompt", "-q", "--quiet", "--no-lock", "--no-config"],
+        &[
+            "-A",
+            "--allow-all",
+            "-P",
+            "--no-prompt",
+            "-q",
+            "--quiet",
+            "--no-lock",
+            "--no-config",
+        ],
         Takes::Nothing,
     ),
     (&["--no-remote", "--cached-only", "--no-npm"], Takes::Nothing),
@@ -71,8 +161,16 @@ pub(super) fn script(walk: &mut Walk<'_>, options: Options) -> Judged {
 }
 
 /// `npx [options] package …`, or with `--package` the name of one of its commands.
-pub(super) fn package(walk: &mut Walk<'_>) -> Judged {
-    let met = walk.options(NPX, &[])?;
+pub(super) fn npx(walk: &mut Walk<'_>) -> Judged {
+    package(walk, NPX)
+}
+
+pub(super) fn bunx(walk: &mut Walk<'_>) -> Judged {
+    package(walk, BUNX)
+}
+
+fn package(walk: &mut Walk<'_>, options: Options) -> Judged {
+    let met = walk.options(options, &[])?;
     let name = package_or_command(walk, met.value("-p").is_some())?;
     walk.program(&name)
 }
@@ -81,8 +179,8 @@ pub(super) fn npm(walk: &mut Walk<'_>) -> Judged {
     let before = walk.options(NPM, &[])?;
     match walk.take() {
         Some("exec" | "x") => {
-            let met = walk.options(NPX, &[])?;
-            let name = package_or_command(walk, met.value("-p").is_some())?;
+            let met = walk.options(NPM_EXEC, &[])?;
+            let name = package_or_command(walk, met.value("--package").is_some())?;
             npm_rest(walk, met.ended_by_dashes(), &name)
         }
         Some("run" | "run-script") => {
@@ -117,7 +215,7 @@ pub(super) fn bun(walk: &mut Walk<'_>) -> Judged {
     match walk.peek() {
         Some("x") => {
             walk.take();
-            package(walk)
+            bunx(walk)
         }
         Some("run") => {
             walk.take();
@@ -159,7 +257,11 @@ fn package_or_command(walk: &mut Walk<'_>, is_command: bool) -> Result<String, S
         return Ok(walk.package(Registry::Npm)?.to_ascii_lowercase());
     }
     let command = walk.take().ok_or("it names nothing to run")?;
-    if command.starts_with('-') || !command.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) {
+    if command.starts_with('-')
+        || !command
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+    {
         return Err(format!("`{}` is not the plain name of a command", shown(command)));
     }
     Ok(file_name(command))
@@ -196,5 +298,8 @@ fn is_number(text: &str) -> bool {
 }
 
 fn is_word(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c))
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c))
 }
