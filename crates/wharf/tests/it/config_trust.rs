@@ -50,7 +50,7 @@ fn cfg_01_a_policy_that_cannot_be_read_refuses_the_load() {
         "[policy]\ncommands = [1]\n",
         "\u{0}",
     ] {
-        let text = format!("{GOOD}{broken}");
+        let text = format!("{broken}\n{GOOD}");
         assert!(user(&text).is_err(), "{broken:?}");
         assert!(explicit(&[("wharf.toml", &text)], &[]).is_err(), "{broken:?}");
     }
