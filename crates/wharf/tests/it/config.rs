@@ -1,4 +1,5 @@
 //! Configuration: formats, fields, expansion, layers (l01 to l05), and that secrets stay out of sight (l16).
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

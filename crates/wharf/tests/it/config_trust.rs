@@ -1,4 +1,5 @@
 //! Who may say what: trust in project files, the policy's table, hostile files (CFG).
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 
@@ -347,7 +348,7 @@ fn cfg_13_a_host_secret_is_expanded_for_nobody_untrusted_and_shown_to_nobody() {
     assert_eq!(untrusted.pending[0].servers[0].reads, ["HOST_SECRET"]);
     let trusted = project(GOOD, &[(".mcp.json", text)], true).unwrap();
     assert!(trusted.servers.contains_key("a"), "the twin: once trusted, it is expanded");
-    assert!(!format!("{:?}", trusted).contains("host-secret-value"));
+    assert!(!format!("{trusted:?}").contains("host-secret-value"));
     assert!(
         trusted.problems.iter().any(|p| p.message.contains("looks like a credential")),
         "{:?}",
