@@ -248,11 +248,15 @@ fn untrusted(app: &App, file: &PendingFile, wanted: Option<&ServerName>) -> (Str
     };
     let which = if wanted.is_some() { "which " } else { "" };
     if let Some(obstacle) = &file.obstacle {
-        let hint = obstacle.hint.clone().unwrap_or_else(|| format!("see what is wrong: wharf trust {path}"));
+        let see = || format!("see what is wrong: wharf trust {}", app.world.typed(&file.path));
+        let hint = obstacle.hint.clone().unwrap_or_else(see);
         return (format!("{what}{which}cannot be trusted: {}", obstacle.message), hint);
     }
     let why = if file.changed_since_trusted { "has changed since you trusted it" } else { "is not trusted" };
-    (format!("{what}{which}{why}"), format!("look at it and trust it: wharf trust {path}"))
+    (
+        format!("{what}{which}{why}"),
+        format!("look at it and trust it: wharf trust {}", app.world.typed(&file.path)),
+    )
 }
 
 /// Shows everything that a project's file would do.

@@ -87,6 +87,17 @@ impl World {
         };
         wharf::text::Escaped(&text).to_string()
     }
+
+    /// A path as it can be typed at a shell: quoted where it must be.
+    pub(crate) fn typed(&self, path: &std::path::Path) -> String {
+        let shown = self.show(path);
+        let is_plain = |c: char| c.is_alphanumeric() || "/._-~+".contains(c);
+        if shown.chars().all(is_plain) {
+            return shown;
+        }
+        let text = wharf::text::Escaped(&path.display().to_string()).to_string();
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 // === impl OwnFiles ===

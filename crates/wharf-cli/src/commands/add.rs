@@ -23,7 +23,8 @@ pub(crate) struct AddArgs {
     /// What to call it
     name: String,
     /// Where it is reached
-    url: Option<String>,
+    #[arg(value_name = "URL")]
+    target: Vec<String>,
     /// The program that is started, with its arguments, after `--`
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -58,14 +59,14 @@ impl AddArgs {
         let place = Place::meant(app, self.scope)?;
         let before = place.text()?;
         let after = add(before.as_deref().unwrap_or_default(), place.format, &self.name, &entry)?;
-        self.warn_of_secrets(app, &entry);
         write_atomically(&place.path, &after)?;
         let trusted = trust_own_words(app, &place, before.as_deref(), &after)?;
         let path = app.world.show(&place.path);
         app.ui.note(format_args!("added `{}` to {path}", wharf::text::Escaped(&self.name)));
+        self.warn_of_secrets(app, &entry);
         if !trusted {
             app.ui
-                .note(format_args!("others wrote in that file too: look at it, then run wharf trust {path}"));
+                .note(format_args!("others wrote in that file too: look at it, then run wharf trust {}", app.world.typed(&place.path)));
             return Ok(());
         }
         self.foresee(app)
@@ -73,24 +74,22 @@ impl AddArgs {
 
     fn entry(&self) -> Result<NewServer> {
         let mut entry = NewServer::default();
-        match (&self.url, &self.command[..]) {
-            (Some(_), [_, ..]) => {
+        match (&self.target[..], &self.command[..]) {
+            ([_, ..], [_, ..]) => {
                 return Err(Failure::usage("it is either an address or a command, not both")
                     .hint("write all of the command after `--`"));
             }
-            (None, []) => {
+            ([], []) => {
                 return Err(Failure::usage("say where it is reached, or what is started")
                     .hint("wharf add NAME URL, or wharf add NAME -- COMMAND ARGUMENTS"));
             }
-            (Some(url), []) if !url.contains("://") => {
-                return Err(Failure::usage(format!("`{}` is not an address", wharf::text::Escaped(url)))
-                    .hint(format!(
-                        "for a program write `--` before it: wharf add {} -- {url} …",
-                        self.name
-                    )));
+            ([url], []) if url.contains("://") => entry.url = Some(url.clone()),
+            (words, []) => {
+                let words = words.join(" ");
+                return Err(Failure::usage(format!("`{}` is not an address", wharf::text::Escaped(&words)))
+                    .hint(format!("for a program write `--` before it: wharf add {} -- {words}", self.name)));
             }
-            (Some(url), []) => entry.url = Some(url.clone()),
-            (None, [command, args @ ..]) => {
+            ([], [command, args @ ..]) => {
                 entry.command = Some(command.clone());
                 entry.args = args.to_vec();
             }
@@ -121,15 +120,17 @@ impl AddArgs {
 
     /// A secret in a file is read by every backup and every repository it gets into.
     fn warn_of_secrets(&self, app: &App, entry: &NewServer) {
-        for (name, value) in entry.env.iter().chain(&entry.headers) {
+        let of_server = format!("{}_TOKEN", variable(&self.name));
+        let env = entry.env.iter().map(|(name, value)| (name, value, variable(name)));
+        let headers = entry.headers.iter().map(|(name, value)| (name, value, of_server.clone()));
+        for (name, value, variable) in env.chain(headers) {
             let is_reference = value.contains("${") || value.starts_with("env:");
             if !is_reference && (is_credential_name(name) || is_credential_value(value)) {
-                let variable = name.to_ascii_uppercase().replace('-', "_");
+                let scheme = if value.starts_with("Bearer ") { "Bearer " } else { "" };
                 app.ui.warn(format_args!(
                     "the value of `{}` looks like a credential, and now stands in the file; \
-                     better write '${{{}}}' and keep it in your environment",
+                     better write '{scheme}${{{variable}}}' there and keep it in your environment",
                     wharf::text::Escaped(name),
-                    wharf::text::Escaped(&variable),
                 ));
             }
         }
@@ -162,4 +163,9 @@ fn pairs(words: &[String], separator: char, form: &str) -> Result<Vec<(String, S
         _ => Err(Failure::usage(format!("`{}` is not {form}", wharf::text::Escaped(word)))),
     };
     words.iter().map(pair).collect()
+}
+
+/// The name that a variable would have.
+fn variable(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }

@@ -55,15 +55,18 @@ impl CheckArgs {
             let path = app.world.show(&file.path);
             match &file.obstacle {
                 Some(obstacle) => app.ui.warn(format_args!("{path} cannot be trusted: {obstacle}")),
-                None => app
-                    .ui
-                    .note(format_args!("{path} is not trusted, so it was not checked: wharf trust {path}")),
+                None => app.ui.note(format_args!(
+                    "{path} is not trusted, so it was not checked: wharf trust {}",
+                    app.world.typed(&file.path)
+                )),
             }
         }
         match exit {
             Some(exit) => Err(Failure::Said(exit)),
             None => {
-                app.ui.note("all is well");
+                if config.pending.is_empty() {
+                    app.ui.note("all is well");
+                }
                 Ok(())
             }
         }

@@ -44,11 +44,16 @@ impl ServersArgs {
 fn row(app: &App, server: &ServerConfig) -> Vec<String> {
     let status = if server.enabled { "enabled" } else { "disabled" };
     let from = match &server.origin {
-        Origin::File { path, line } => format!("{}:{line}", app.world.show(path)),
+        Origin::File { path, line } => format!("{}:{line}", place(app, path)),
         Origin::Given => "given".to_owned(),
         Origin::BuiltIn => "built-in".to_owned(),
     };
     vec![server.name.to_string(), server.transport_name().to_owned(), status.to_owned(), from, what(server)]
+}
+
+/// Short for a person, whole for a program.
+fn place(app: &App, path: &std::path::Path) -> String {
+    if app.ui.terminals.stdout { app.world.show(path) } else { path.display().to_string() }
 }
 
 /// The command line or the address, with secrets hidden.
@@ -66,7 +71,7 @@ pub(crate) fn what(server: &ServerConfig) -> String {
 }
 
 fn pending_rows(app: &App, file: &PendingFile) -> Vec<Vec<String>> {
-    let from = app.world.show(&file.path);
+    let from = place(app, &file.path);
     let status = match (&file.obstacle, file.changed_since_trusted) {
         (Some(_), _) => "pending: cannot be trusted",
         (None, true) => "pending: changed, run `wharf trust`",

@@ -47,7 +47,7 @@ impl TrustArgs {
             }
         }
         if !self.yes && !app.world.can_ask() {
-            let path = app.world.show(&pending[0].path);
+            let path = app.world.typed(&pending[0].path);
             return Err(Failure::general("nobody is here to ask")
                 .hint(format!("if you trust it: wharf trust --yes {path}")));
         }

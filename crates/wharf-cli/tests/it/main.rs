@@ -1,2 +1,2 @@
 //! The binary, from the outside.
-fn main(){}
+fn main() {}
