@@ -65,8 +65,10 @@ impl AddArgs {
         app.ui.note(format_args!("added `{}` to {path}", wharf::text::Escaped(&self.name)));
         self.warn_of_secrets(app, &entry);
         if !trusted {
-            app.ui
-                .note(format_args!("others wrote in that file too: look at it, then run wharf trust {}", app.world.typed(&place.path)));
+            app.ui.note(format_args!(
+                "others wrote in that file too: look at it, then run wharf trust {}",
+                app.world.typed(&place.path)
+            ));
             return Ok(());
         }
         self.foresee(app)
@@ -87,7 +89,10 @@ impl AddArgs {
             (words, []) => {
                 let words = words.join(" ");
                 return Err(Failure::usage(format!("`{}` is not an address", wharf::text::Escaped(&words)))
-                    .hint(format!("for a program write `--` before it: wharf add {} -- {words}", self.name)));
+                    .hint(format!(
+                        "for a program write `--` before it: wharf add {} -- {words}",
+                        self.name
+                    )));
             }
             ([], [command, args @ ..]) => {
                 entry.command = Some(command.clone());
