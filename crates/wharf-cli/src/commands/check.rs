@@ -111,6 +111,7 @@ fn shape(judged: &Judged<'_>) -> Value {
         "transport": server.transport_name(),
         "enabled": server.enabled,
         "verdict": verdict(judged),
+        "what": what(server),
         "program": inspected.as_ref().ok().and_then(|i| i.program.clone()),
         "warnings": inspected.as_ref().map(|i| i.warnings.clone()).unwrap_or_default(),
         "error": inspected.as_ref().err().map(shapes::failure),
