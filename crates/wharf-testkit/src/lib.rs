@@ -12,6 +12,8 @@ use std::path::PathBuf;
 
 pub mod http;
 pub mod puppet;
+pub mod rmcp_client;
+pub mod rmcp_peer;
 
 pub use self::http::{HttpPuppet, Recorded, Reply, SseStep};
 pub use puppet::{Crash, Era, Grandchild, Puppet, Script, Step};
@@ -22,6 +24,14 @@ pub use puppet::{Crash, Era, Grandchild, Puppet, Script, Step};
 /// If it was not built.
 pub fn puppet_path() -> PathBuf {
     built("puppet")
+}
+
+/// Where the binary of the server built on rmcp lies.
+///
+/// # Panics
+/// If it was not built.
+pub fn rmcp_peer_path() -> PathBuf {
+    built("rmcp-peer")
 }
 
 /// The newest binary of that name in the target folder that the running test comes from.

@@ -11,6 +11,7 @@ pub mod mcp;
 pub mod event;
 pub mod config;
 pub mod policy;
+pub mod net;
 pub mod connect;
 pub mod catalog;
 pub mod registry;

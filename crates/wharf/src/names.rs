@@ -7,6 +7,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::text::{Escaped, beginning};
+
 /// The longest server name.
 pub const SERVER_NAME_MAX: usize = 32;
 /// The longest name of a tool that is listed at all.
@@ -47,7 +49,7 @@ impl ServerName {
         }
         Err(BadName(format!(
             "`{}` is not a server name: it starts with a letter, then letters, digits, `_` and `-`, at most {SERVER_NAME_MAX} in all",
-            text.escape_debug()
+            Escaped(beginning(text, 2 * SERVER_NAME_MAX))
         )))
     }
 }
@@ -67,7 +69,7 @@ impl ToolName {
             )));
         }
         if text.chars().any(char::is_control) {
-            return Err(BadName(format!("the tool name `{}` has control characters", text.escape_debug())));
+            return Err(BadName(format!("the tool name `{}` has control characters", Escaped(text))));
         }
         Ok(Self(text.into()))
     }
@@ -92,12 +94,12 @@ macro_rules! name_traits {
         }
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", crate::text::Escaped(&self.0))
+                Escaped(&self.0).fmt(f)
             }
         }
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:?}", &*self.0)
+                write!(f, "{:?}", Escaped(&self.0))
             }
         }
         impl Borrow<str> for $name {

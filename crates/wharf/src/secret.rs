@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use url::Url;
@@ -77,11 +78,19 @@ impl SecretUrl {
 
     /// The values of its query, its password and what variables put into it, which must not be seen.
     pub fn secrets(&self) -> impl Iterator<Item = Secret> {
-        let values = self.url.query_pairs().map(|(_, value)| value.into_owned());
+        let meant = self.url.query_pairs().map(|(_, value)| value.into_owned());
+        let written = self.url.query().into_iter().flat_map(|query| query.split('&'));
+        let written = written.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
+        let user = self.url.password().unwrap_or_else(|| self.url.username());
         // A variable that held the whole address shows up in other texts as its path.
         let path = (!self.secrets.is_empty()).then(|| self.url.path().trim_start_matches('/').to_owned());
-        let values = values.chain(self.url.password().map(str::to_owned)).chain(path);
-        values.map(Secret::new).chain(self.secrets.iter().cloned())
+        meant
+            .chain(written)
+            .chain([user.to_owned(), percent_decoded(user)])
+            .chain(path)
+            .filter(|v| !v.is_empty())
+            .map(Secret::new)
+            .chain(self.secrets.iter().cloned())
     }
 }
 
@@ -106,25 +115,71 @@ impl fmt::Debug for SecretUrl {
 // === impl Redactor ===
 
 impl Redactor {
-    /// Knows these values from now on. The longest is erased first, so that a secret inside another leaves no rest.
+    /// Knows these values from now on, in the forms in which a server or a library may repeat them.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut known: Vec<Secret> =
-            secrets.into_iter().filter(|s| s.expose().trim().len() >= SHORTEST_REDACTED).collect();
-        known.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
+        let mut known: Vec<Secret> = secrets.into_iter().flat_map(|s| forms(s.expose())).collect();
+        known.sort_by(|a, b| a.expose().cmp(b.expose()));
         known.dedup();
         Self(known.into())
     }
 
-    /// The text with every known secret as `***`.
+    /// The text with every known secret as `***`. Secrets that overlap are erased together.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut out = Cow::Borrowed(text);
-        for secret in self.0.iter() {
-            if out.contains(secret.expose()) {
-                out = Cow::Owned(out.replace(secret.expose(), "***"));
-            }
+        let mut found: Vec<Range<usize>> =
+            self.0.iter().flat_map(|secret| occurrences(text, secret.expose())).collect();
+        if found.is_empty() {
+            return Cow::Borrowed(text);
         }
-        out
+        found.sort_by_key(|place| place.start);
+        let mut out = String::with_capacity(text.len());
+        let mut copied = 0;
+        for place in found {
+            if place.start >= copied {
+                // A place that begins where the last one ended is one more secret, not the rest of it.
+                out.push_str(&text[copied..place.start]);
+                out.push_str("***");
+            }
+            copied = copied.max(place.end);
+        }
+        out.push_str(&text[copied..]);
+        Cow::Owned(out)
     }
+}
+
+/// A value, what follows `Bearer` in it, its lines, and each of these as JSON and URLs spell it.
+fn forms(value: &str) -> Vec<Secret> {
+    let value = value.trim();
+    let token = value.split_once(' ').filter(|(scheme, _)| scheme.bytes().all(|b| b.is_ascii_alphabetic()));
+    let plain = std::iter::once(value)
+        .chain(token.map(|(_, token)| token.trim()))
+        .chain(value.lines().map(str::trim));
+    let mut forms = Vec::new();
+    for form in plain.filter(|form| form.len() >= SHORTEST_REDACTED) {
+        let json = serde_json::to_string(form).unwrap_or_default();
+        let url: String = url::form_urlencoded::byte_serialize(form.as_bytes()).collect();
+        forms.push(Secret::new(form));
+        forms.extend([json.trim_matches('"'), &url].into_iter().filter(|f| *f != form).map(Secret::new));
+    }
+    forms
+}
+
+/// Every place where a text holds a value, also where two of them overlap.
+fn occurrences<'t>(text: &'t str, value: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let start = from + text.get(from..)?.find(value)?;
+        from = start + text[start..].chars().next().map_or(1, char::len_utf8);
+        Some(start..start + value.len())
+    })
+}
+
+fn percent_decoded(text: &str) -> String {
+    // A pair with an empty key decodes its value alone; `+` is a plus here, not a space.
+    let pair = format!("={}", text.replace('+', "%2B"));
+    url::form_urlencoded::parse(pair.as_bytes())
+        .next()
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
 }
 
 impl fmt::Debug for Redactor {
@@ -148,6 +203,7 @@ pub fn is_credential_name(name: &str) -> bool {
         "APIKEY",
         "ACCESS_KEY",
         "AUTHORIZATION",
+        "COOKIE",
     ];
     words.iter().any(|w| name.contains(w))
         || name.ends_with("_KEY")

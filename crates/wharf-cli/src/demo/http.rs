@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{BodyExt, Collected, Either, Full, Limited};
 use hyper::body::{Body, Frame, Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -127,10 +127,13 @@ async fn read_body(request: Request<Incoming>) -> Result<Bytes, Box<Reply>> {
     if !kind.split(';').next().is_some_and(|k| k.trim().eq_ignore_ascii_case("application/json")) {
         return Err(Box::new(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json")));
     }
-    match Limited::new(request.into_body(), MAX_BODY).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(_) => Err(Box::new(plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"))),
+    let too_large = || Box::new(plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"));
+    // What is announced is refused before it is sent; what is not announced, when it has grown too large.
+    if request.body().size_hint().lower() > MAX_BODY as u64 {
+        return Err(too_large());
     }
+    let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
+    body.map(Collected::to_bytes).map_err(|_| too_large())
 }
 
 /// A page in a browser may reach this address under another name, or from another origin: neither is served.

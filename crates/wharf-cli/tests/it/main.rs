@@ -1,1 +1,2 @@
-fn main() {}
+//! The binary, from the outside.
+fn main(){}

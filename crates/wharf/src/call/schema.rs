@@ -9,6 +9,8 @@ mod cache;
 mod graph;
 mod index;
 mod measure;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::sync::Arc;
@@ -56,7 +58,7 @@ pub enum Misfit {
 /// Threads that build or validate aside at one time.
 const ASIDE: usize = 2;
 /// How long a check may take, waiting for its turn included.
-const DEADLINE: Duration = Duration::from_secs(2);
+const DEADLINE: Duration = Duration::from_secs(5);
 /// The stack of a thread aside: enough for the deepest arguments under the deepest accepted schema. Only what is used
 /// of it costs memory.
 const STACK: usize = 128 * 1024 * 1024;
@@ -74,20 +76,32 @@ impl Default for Validators {
 }
 
 impl Validators {
+    /// The same with another deadline than 5 seconds, for machines that are slow or busy.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
     /// Checks arguments against a schema. The bytes that were checked are the bytes to send.
     ///
     /// A schema that is known, with arguments of ordinary size, is checked on the spot. Dropping the future loses
     /// nothing but the answer.
     pub async fn check(&self, schema: &Json, arguments: &Json) -> Result<(), Misfit> {
         let compiled = self.compiled(schema).await?;
-        if arguments.bytes().len() <= INLINE_BYTES {
+        let bytes = arguments.bytes().len();
+        if bytes <= INLINE_BYTES {
             let value = read(arguments)?;
-            if compiled.is_light(&value, arguments.bytes().len()) {
-                return compiled.judge(&value, arguments.bytes().len());
+            let load = compiled.weigh(&value, bytes);
+            if load.is_light() {
+                return compiled.judge(&value, &load);
             }
         }
         let arguments = arguments.clone();
-        self.run_aside(move || compiled.judge(&read(&arguments)?, arguments.bytes().len())).await?
+        self.run_aside(move || {
+            let value = read(&arguments)?;
+            compiled.judge(&value, &compiled.weigh(&value, bytes))
+        })
+        .await?
     }
 
     /// Whether a schema can be used at all, so that a tool can be refused before it is called.

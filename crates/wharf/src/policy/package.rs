@@ -87,7 +87,9 @@ fn split_npm(spec: &str) -> Option<(&str, Option<&str>)> {
     };
     let range =
         |version: &str| version.chars().all(|c| c.is_ascii_alphanumeric() || "._+-^~<>=*| ".contains(c));
-    (plain && !is_archive(name) && version.is_none_or(range)).then_some((name, version))
+    // npm takes these for the value of the switch before them, and the next argument for the package.
+    let is_value = ["true", "false", "null"].contains(&name);
+    (plain && !is_value && !is_archive(name) && version.is_none_or(range)).then_some((name, version))
 }
 
 fn split_pypi(spec: &str) -> Option<(&str, Option<&str>)> {

@@ -1,94 +1,53 @@
 //! Refuses a key that stands twice in one object, at any depth, however it is spelt (`"a"` and `"\u0061"` are one key).
+//!
+//! It walks text that the scanner has accepted, so it need not check again: a string before a colon is a key, and it
+//! belongs to the innermost object that is open.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::JsonError;
+use super::json::unquote;
 
-/// Objects up to this many members are compared in a row; larger ones through a set.
-const FEW: usize = 16;
-
-pub(super) fn refuse(text: &str) -> Result<(), JsonError> {
-    let mut twice = None;
-    let mut reader = serde_json::Deserializer::from_str(text);
-    match (Walk { twice: &mut twice }).deserialize(&mut reader) {
-        Ok(()) => Ok(()),
-        Err(e) => Err(match twice {
-            Some(key) => JsonError::DuplicateKey(key),
-            None => JsonError::Syntax { what: "not JSON", at: e.column() },
-        }),
-    }
-}
-
-/// Visits a value and everything in it; writes the first key seen twice into `twice`.
-struct Walk<'t> {
-    twice: &'t mut Option<String>,
-}
-
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(Walk { twice: &mut *self.twice })?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let mut few: Vec<Cow<'de, str>> = Vec::new();
-        let mut many: HashSet<Cow<'de, str>> = HashSet::new();
-        while let Some(Key(key)) = members.next_key::<Key<'de>>()? {
-            let seen = if many.is_empty() { few.contains(&key) } else { many.contains(&key) };
-            if seen {
-                *self.twice = Some(key.into_owned());
-                return Err(A::Error::custom("duplicate key"));
+pub(super) fn refuse(json: &[u8]) -> Result<(), JsonError> {
+    // The keys of all open objects in one row, and where in it each object begins.
+    let mut keys: Vec<Cow<'_, str>> = Vec::new();
+    let mut objects: Vec<usize> = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = json.get(at) {
+        at += 1;
+        match byte {
+            b'"' => {
+                let end = string_end(json, at);
+                let after = json[end..].iter().find(|b| !b.is_ascii_whitespace());
+                if after == Some(&b':') {
+                    keys.push(unquote(std::str::from_utf8(&json[at - 1..end]).unwrap_or_default()));
+                }
+                at = end;
             }
-            if few.len() == FEW && many.is_empty() {
-                many = few.drain(..).collect();
+            b'{' => objects.push(keys.len()),
+            b'}' => {
+                let own = objects.pop().unwrap_or_default();
+                keys[own..].sort_unstable();
+                if let Some(pair) = keys[own..].windows(2).find(|pair| pair[0] == pair[1]) {
+                    return Err(JsonError::twice(&pair[0]));
+                }
+                keys.truncate(own);
             }
-            if many.is_empty() {
-                few.push(key);
-            } else {
-                many.insert(key);
-            }
-            members.next_value_seed(Walk { twice: &mut *self.twice })?;
+            _ => {}
         }
-        Ok(())
     }
+    Ok(())
 }
 
-/// A key, borrowed where it holds no escape.
-#[derive(serde::Deserialize)]
-#[serde(transparent)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+/// The place after the closing quote of a string whose inside starts at `at`.
+fn string_end(json: &[u8], mut at: usize) -> usize {
+    while let Some(found) = memchr::memchr2(b'"', b'\\', &json[at..]) {
+        at += found + 1;
+        if json[at - 1] == b'"' {
+            return at;
+        }
+        // What a backslash escapes cannot end the string.
+        at = (at + 1).min(json.len());
+    }
+    json.len()
+}

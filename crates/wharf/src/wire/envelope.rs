@@ -1,12 +1,14 @@
 //! The JSON-RPC envelope: which message is this, whose answer is it, and where do its parts lie?
 
-use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::id_finder::IdFinder;
+use super::json::unquote;
 use super::scan::{Bad, Scanner};
 use super::{Json, JsonError};
 use crate::text::Foreign;
@@ -46,7 +48,7 @@ pub enum ReplyId {
     Number(u64),
     /// One of our numbers in another spelling, `"7"` or `7.0`: the call is known, the answer is not acceptable.
     Respelt(u64),
-    /// `null`, or no id where an error came.
+    /// `null`, or no id at all.
     Null,
     /// Nothing we ever sent.
     Unknown,
@@ -72,29 +74,42 @@ pub struct RpcError {
     pub data: Option<Json>,
 }
 
+/// The most messages of one batch. Small parts make large messages: without a bound, ten megabytes of `[1,1,…` would
+/// fill the memory with complaints.
+const BATCH: usize = 1000;
+
 /// Takes one frame apart. A batch gives its messages in order; whether batches are allowed is for the caller to say.
+/// There is always at least one message or complaint.
 pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malformed>> {
     if first_visible(&frame) == Some(b'[') {
         return match split_batch(&frame, max_depth) {
+            Ok(parts) if parts.is_empty() => {
+                vec![Err(Malformed { id: None, reason: "an empty batch".into() })]
+            }
             Ok(parts) => parts.into_iter().map(|part| parse_one(part, max_depth)).collect(),
-            Err(e) => vec![Err(Malformed { id: None, reason: format!("a batch that is not JSON: {e}") })],
+            Err(e) => vec![Err(Malformed { id: None, reason: format!("not an acceptable batch: {e}") })],
         };
     }
     vec![parse_one(frame, max_depth)]
 }
 
 fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError> {
-    let whole = Json::parse(frame.clone(), max_depth)?;
-    let parts: Vec<Json> = whole.to().map_err(|_| JsonError::Syntax { what: "not a batch", at: 0 })?;
-    Ok(parts.into_iter().map(|p| p.bytes().clone()).collect())
+    let text = std::str::from_utf8(frame).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
+    let mut parts = Vec::new();
+    Scanner::new(text, max_depth).items(|place| {
+        if parts.len() == BATCH {
+            return Err(Bad { what: "more than 1000 messages", at: place.start });
+        }
+        parts.push(frame.slice(place));
+        Ok(())
+    })?;
+    Ok(parts)
 }
 
 fn parse_one(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
     match Parts::read(&frame, max_depth) {
         Ok(parts) => parts.into_message(&frame),
-        Err(e) => {
-            Err(Malformed { id: guess_id(&frame, &frame), reason: format!("not acceptable JSON: {e}") })
-        }
+        Err(e) => Err(Malformed { id: IdFinder::look(&frame), reason: format!("not acceptable JSON: {e}") }),
     }
 }
 
@@ -113,6 +128,7 @@ impl Parts {
     fn read(frame: &[u8], max_depth: usize) -> Result<Self, JsonError> {
         let text = std::str::from_utf8(frame).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
         let mut parts = Self::default();
+        let mut others = HashSet::new();
         let mut twice = None;
         Scanner::new(text, max_depth)
             .members(|key, value| {
@@ -125,15 +141,16 @@ impl Parts {
                     "params" => &mut parts.params,
                     "result" => &mut parts.result,
                     "error" => &mut parts.error,
-                    _ => return Ok(()),
+                    _ if others.insert(name.clone()) => return Ok(()),
+                    _ => &mut Some(value.clone()),
                 };
                 if place.replace(value).is_some() {
-                    twice = Some(name.into_owned());
+                    twice = Some(JsonError::twice(&name));
                     return Err(Bad { what: "a key stands twice", at });
                 }
                 Ok(())
             })
-            .map_err(|bad| twice.map_or_else(|| bad.into(), JsonError::DuplicateKey))?;
+            .map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
         Ok(parts)
     }
 
@@ -141,7 +158,10 @@ impl Parts {
         let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
         let id = part(&self.id);
         let reply_id = reply_id(id.as_ref());
-        let malformed = |reason: &str| Malformed { id: reply_id.number(), reason: reason.to_owned() };
+        // The ids of the other side's requests are its own: one of them must not end a call of ours.
+        let is_answer = self.method.is_none() || self.result.is_some() || self.error.is_some();
+        let call = reply_id.number().filter(|_| is_answer);
+        let malformed = |reason: &str| Malformed { id: call, reason: reason.to_owned() };
 
         if part(&self.version).is_none_or(|v| v.as_str() != "\"2.0\"") {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
@@ -152,6 +172,9 @@ impl Parts {
         let result = result.filter(|r| error.is_none() || !r.is_null());
 
         if let Some(method) = part(&self.method) {
+            if is_answer {
+                return Err(malformed("both `method` and `result` or `error`"));
+            }
             let method: String = method.to().map_err(|_| malformed("`method` is not a string"))?;
             let params = part(&self.params);
             return match id {
@@ -166,7 +189,7 @@ impl Parts {
             (Some(_), Some(_)) => return Err(malformed("both `result` and `error`")),
             (None, None) => return Err(malformed("neither `method`, `result` nor `error`")),
             (Some(result), None) => Ok(result),
-            (None, Some(error)) => Err(read_error(&error).map_err(|reason| malformed(&reason))?),
+            (None, Some(error)) => Err(read_error(&error).map_err(malformed)?),
         };
         Ok(Message::Response { id: reply_id, outcome })
     }
@@ -200,21 +223,23 @@ fn reply_id(id: Option<&Json>) -> ReplyId {
 }
 
 /// Digits only: `+7`, `07` and `7e0` are not spellings of ours.
-fn whole_number(text: &str) -> Option<u64> {
+pub(super) fn whole_number(text: &str) -> Option<u64> {
     let plain = !text.is_empty()
         && text.bytes().all(|b| b.is_ascii_digit())
         && (text == "0" || !text.starts_with('0'));
     plain.then(|| text.parse().ok()).flatten()
 }
 
-fn read_error(error: &Json) -> Result<RpcError, String> {
+fn read_error(error: &Json) -> Result<RpcError, &'static str> {
     #[derive(Deserialize)]
     struct Shape {
         code: i64,
         message: String,
         data: Option<Json>,
     }
-    let shape: Shape = error.to().map_err(|e| format!("its error is not a JSON-RPC error ({e})"))?;
+    // The reader's own words are not repeated: they would quote the server, at any length.
+    let shape: Shape =
+        error.to().map_err(|_| "its error has no whole number as `code` or no text as `message`")?;
     Ok(RpcError { code: shape.code, message: Foreign::new(shape.message), data: shape.data })
 }
 
@@ -233,62 +258,6 @@ impl fmt::Display for RpcError {
     }
 }
 
-fn unquote(key: &str) -> Cow<'_, str> {
-    if key.contains('\\') {
-        return serde_json::from_str::<String>(key).map_or(Cow::Borrowed(key), Cow::Owned);
-    }
-    Cow::Borrowed(key.trim_matches('"'))
-}
-
 fn first_visible(bytes: &[u8]) -> Option<u8> {
     bytes.iter().copied().find(|b| !b.is_ascii_whitespace())
-}
-
-/// Looks for the id of an answer in a frame that cannot be parsed: among the outermost members of its beginning, or as
-/// the very last member of its end. It is only used to end a call with an error, never to deliver an answer.
-pub(super) fn guess_id(head: &[u8], tail: &[u8]) -> Option<u64> {
-    guess_in_head(head).or_else(|| guess_in_tail(tail))
-}
-
-fn guess_in_head(head: &[u8]) -> Option<u64> {
-    let (mut depth, mut in_string, mut escaped, mut string_start) = (0_usize, false, false, 0);
-    for (at, &b) in head.iter().enumerate() {
-        if in_string {
-            match b {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => {
-                    in_string = false;
-                    if depth == 1 && &head[string_start..at] == b"id" {
-                        if let Some(id) = number_after_colon(&head[at + 1..]) {
-                            return Some(id);
-                        }
-                    }
-                }
-                _ => {}
-            }
-            continue;
-        }
-        match b {
-            b'"' => (in_string, string_start) = (true, at + 1),
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    None
-}
-
-fn guess_in_tail(tail: &[u8]) -> Option<u64> {
-    let at = memchr::memmem::rfind(tail, b"\"id\"")?;
-    let after = &tail[at + 4..];
-    let closes = after.iter().filter(|b| !b.is_ascii_whitespace()).skip_while(|b| **b != b'}').eq(b"}");
-    closes.then(|| number_after_colon(after)).flatten()
-}
-
-fn number_after_colon(after: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(&after[..after.len().min(32)]).ok()?;
-    let value = text.trim_start().strip_prefix(':')?.trim_start().trim_start_matches('"');
-    let digits = value.find(|c: char| !c.is_ascii_digit())?;
-    whole_number(&value[..digits])
 }

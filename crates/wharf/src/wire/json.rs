@@ -1,5 +1,6 @@
 //! JSON text that was checked once and is passed on as the same bytes.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::duplicates;
 use super::scan::{Bad, Scanner};
-use crate::text::Escaped;
+use crate::text::{Escaped, beginning};
 
 /// A well-formed JSON value as its sender wrote it: key order, number spelling and unknown members included.
 /// Cloning shares the bytes.
@@ -32,7 +33,7 @@ pub enum JsonError {
         at: usize,
     },
     /// The same key twice in one object.
-    #[error("the key `{0}` appears twice in one object")]
+    #[error("the key `{}` appears twice in one object", Escaped(.0))]
     DuplicateKey(String),
 }
 
@@ -50,7 +51,7 @@ impl Json {
     /// Like [`Json::parse`], and refuses a key that stands twice in any object, so that what is checked is what is sent.
     pub fn parse_strict(bytes: impl Into<Bytes>, max_depth: usize) -> Result<Self, JsonError> {
         let json = Self::parse(bytes, max_depth)?;
-        duplicates::refuse(json.as_str())?;
+        duplicates::refuse(&json.0)?;
         Ok(json)
     }
 
@@ -62,6 +63,11 @@ impl Json {
     /// `{}`.
     pub fn empty_object() -> Self {
         Self(Bytes::from_static(b"{}"))
+    }
+
+    /// A text put together from checked parts.
+    pub(super) fn joined(text: Vec<u8>) -> Self {
+        Self(text.into())
     }
 
     /// A part of a text that was checked as a whole.
@@ -100,15 +106,15 @@ impl Json {
         &self.0[..] == b"null"
     }
 
-    /// The member of this object with that key, if there is one. Later members are not looked at.
+    /// The first member of this object with that key, however the key is spelt. Later members are not looked at.
     pub fn member(&self, key: &str) -> Option<Self> {
+        let text = self.as_str();
         let mut found = None;
-        let wanted = Self::of(key);
-        let stop = Bad { what: "found", at: 0 };
-        let _ = Scanner::new(self.as_str(), 127).members(|k, value| {
-            if self.0[k] == wanted.0[..] {
+        // The walk ends early with an error of our own; the text itself was checked when it was made.
+        let _ = Scanner::new(text, 127).members(|k, value| {
+            if unquote(&text[k]) == key {
                 found = Some(Self::part(&self.0, value));
-                return Err(stop.clone());
+                return Err(Bad { what: "found", at: 0 });
             }
             Ok(())
         });
@@ -129,6 +135,14 @@ impl Json {
         });
         found
     }
+}
+
+/// A key or a string without its quotes and escapes.
+pub(super) fn unquote(string: &str) -> Cow<'_, str> {
+    if string.contains('\\') {
+        return serde_json::from_str::<String>(string).map_or(Cow::Borrowed(string), Cow::Owned);
+    }
+    Cow::Borrowed(string.trim_matches('"'))
 }
 
 impl fmt::Debug for Json {
@@ -171,6 +185,13 @@ impl From<serde_json::Value> for Json {
 }
 
 // === impl JsonError ===
+
+impl JsonError {
+    /// A key that stands twice. Of a very long one the beginning is enough.
+    pub(super) fn twice(key: &str) -> Self {
+        Self::DuplicateKey(beginning(key, 64).to_owned())
+    }
+}
 
 impl From<Bad> for JsonError {
     fn from(bad: Bad) -> Self {

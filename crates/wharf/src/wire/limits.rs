@@ -5,7 +5,7 @@
 pub struct Limits {
     /// Longest line on a pipe, without its line break. Defaults to 10 MiB (10,485,760 bytes).
     pub line: usize,
-    /// Largest event of an SSE stream. Defaults to 10 MiB.
+    /// Most data in one event of an SSE stream; what stands beside the data has a small bound of its own. Defaults to 10 MiB.
     pub event: usize,
     /// Largest JSON body of an HTTP answer. Defaults to 10 MiB.
     pub body: usize,

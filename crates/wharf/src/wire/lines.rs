@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::envelope::guess_id;
+use super::id_finder::IdFinder;
 
 /// A buffer that takes bytes as they come and gives lines. A line of exactly the limit is given, one byte more is not.
 #[derive(Debug)]
@@ -29,17 +29,14 @@ pub enum Line {
     },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Discarded {
-    /// The beginning, to look for an id.
-    head: Bytes,
-    /// The last bytes seen, to look for an id at the end.
-    tail: Vec<u8>,
+    finder: IdFinder,
     length: u64,
+    /// The last byte was `\r`, which is part of the line unless the line ends here.
+    ends_in_cr: bool,
 }
 
-const HEAD: usize = 4096;
-const TAIL: usize = 128;
 /// How much room is made for a read. A pipe of Linux holds 64 KiB.
 const CHUNK: usize = 64 * 1024;
 
@@ -49,7 +46,7 @@ impl Lines {
         Self { buffer: BytesMut::with_capacity(CHUNK), searched: 0, max, discarding: None }
     }
 
-    /// The buffer to read into: it has room for at least one chunk.
+    /// The buffer to read into: it has room for a good part of a chunk.
     pub fn room(&mut self) -> &mut BytesMut {
         // In the middle of a long line room grows with it, so that a megabyte is not moved sixteen times.
         let want = CHUNK.max(self.buffer.len());
@@ -71,60 +68,59 @@ impl Lines {
             self.searched = 0;
             let mut line = self.buffer.split_to(end + 1).freeze();
             line.truncate(end);
-            if let Some(discarded) = self.discarding.take() {
-                return Some(discarded.end(&line));
-            }
-            if line.last() == Some(&b'\r') {
-                line.truncate(end - 1);
-            }
-            if line.len() > self.max {
-                let length = line.len() as u64;
-                return Some(Line::TooLong { id: guess_id(&line[..HEAD.min(line.len())], &line), length });
-            }
-            if !line.iter().all(u8::is_ascii_whitespace) {
-                return Some(Line::Text(line));
+            let line = self.finish(line);
+            if line.is_some() {
+                return line;
             }
         }
     }
 
     /// The last line of a stream that ended without a line break.
     pub fn last_line(&mut self) -> Option<Line> {
-        let rest = self.buffer.split().freeze();
         self.searched = 0;
-        match self.discarding.take() {
-            Some(discarded) => Some(discarded.end(&rest)),
-            None if rest.iter().all(u8::is_ascii_whitespace) => None,
-            None => Some(Line::Text(rest)),
+        let rest = self.buffer.split().freeze();
+        self.finish(rest)
+    }
+
+    /// What a line is, now that its end has come. `None` for a blank one.
+    fn finish(&mut self, mut line: Bytes) -> Option<Line> {
+        if let Some(mut discarded) = self.discarding.take() {
+            discarded.more(&line);
+            return Some(discarded.end());
         }
+        let length = line.len() - usize::from(line.last() == Some(&b'\r'));
+        if length > self.max {
+            let mut discarded = Discarded::default();
+            discarded.more(&line);
+            return Some(discarded.end());
+        }
+        line.truncate(length);
+        (!line.iter().all(u8::is_ascii_whitespace)).then_some(Line::Text(line))
     }
 
     fn discard_if_too_long(&mut self) {
         // One more than the limit, for the `\r` that is not part of the line.
-        if self.discarding.is_none() && self.buffer.len() > self.max + 1 {
-            let mut head = self.buffer.split().freeze();
-            let mut discarded = Discarded { head: Bytes::new(), tail: Vec::new(), length: 0 };
-            discarded.more(&head);
-            head.truncate(HEAD);
-            // Copied, so that the ten megabytes behind it are freed.
-            discarded.head = Bytes::copy_from_slice(&head);
-            self.discarding = Some(discarded);
+        if self.discarding.is_some() || self.buffer.len() > self.max + 1 {
+            self.discarding.get_or_insert_default().more(&self.buffer);
             self.searched = 0;
-        } else if let Some(discarded) = &mut self.discarding {
-            discarded.more(&self.buffer.split());
-            self.searched = 0;
+            if self.buffer.capacity() > 2 * CHUNK {
+                // The megabytes that the line had filled are given back.
+                self.buffer = BytesMut::with_capacity(CHUNK);
+            } else {
+                self.buffer.clear();
+            }
         }
     }
 }
 
 impl Discarded {
     fn more(&mut self, bytes: &[u8]) {
+        self.finder.more(bytes);
         self.length += bytes.len() as u64;
-        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
-        self.tail.drain(..self.tail.len().saturating_sub(TAIL));
+        self.ends_in_cr = bytes.last().map_or(self.ends_in_cr, |b| *b == b'\r');
     }
 
-    fn end(mut self, rest: &[u8]) -> Line {
-        self.more(rest);
-        Line::TooLong { id: guess_id(&self.head, &self.tail), length: self.length }
+    fn end(self) -> Line {
+        Line::TooLong { length: self.length - u64::from(self.ends_in_cr), id: self.finder.end() }
     }
 }

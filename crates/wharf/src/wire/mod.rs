@@ -6,6 +6,7 @@
 
 mod duplicates;
 mod envelope;
+mod id_finder;
 mod json;
 mod limits;
 mod lines;

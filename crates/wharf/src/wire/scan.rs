@@ -69,6 +69,28 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Walks an array and hands out the place of each item.
+    pub(crate) fn items(&self, mut visit: impl FnMut(Range<usize>) -> Result<(), Bad>) -> Result<(), Bad> {
+        let mut at = self.space(0);
+        if self.byte(at) != Some(b'[') {
+            return self.bad("an array was expected", at);
+        }
+        at = self.space(at + 1);
+        if self.byte(at) == Some(b']') {
+            return self.end(at + 1);
+        }
+        loop {
+            let end = self.value(at, 1)?;
+            visit(at..end)?;
+            at = self.space(end);
+            match self.byte(at) {
+                Some(b',') => at = self.space(at + 1),
+                Some(b']') => return self.end(at + 1),
+                _ => return self.bad("`,` or `]` was expected", at),
+            }
+        }
+    }
+
     fn end(&self, at: usize) -> Result<(), Bad> {
         let rest = self.space(at);
         if rest == self.text.len() { Ok(()) } else { self.bad("more text after the value", rest) }

@@ -1,1 +1,5 @@
+//! Unit tests of the parts that only `wire` sees, and the properties that hold for any input.
 
+mod finder;
+mod properties;
+mod sse_limits;

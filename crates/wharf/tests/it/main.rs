@@ -1,10 +1,23 @@
 //! Promises, proved at the boundary of the library.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test may fail loudly"
+)]
 
 mod calls;
 mod config;
 mod config_edit;
 mod config_trust;
+mod names;
+mod names_secret;
+mod net;
+mod outcome;
 mod policy_env;
 mod policy_launch;
 mod policy_remote;
+mod schema;
 mod support;
+mod tidy;
+mod wire;

@@ -1,5 +1,7 @@
 //! The environment of a child (l13, l14, l16 and the hostile cases ENV).
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

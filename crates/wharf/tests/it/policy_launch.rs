@@ -1,9 +1,12 @@
 //! What may be started, and with which arguments (l10, l11, l12, l53 and the hostile cases CMD).
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use proptest::{prop_assert, prop_assert_eq, proptest};
 use wharf::config::{Origin, ServerConfig, Stdio};
 use wharf::names::{CallerName, ServerName, ToolName};
 use wharf::policy::{DEFAULT_COMMANDS, LaunchPermit, LaunchRequest, PackageRule, Policy, is_visible};
@@ -53,6 +56,64 @@ fn started_as(line: &[&str], args: &[&str]) {
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
     assert_eq!(permit.args(), args, "{line:?}");
 }
+
+proptest! {
+    /// What was checked is what is started: word for word, but for paths made absolute.
+    #[test]
+    fn l12_an_accepted_command_line_is_the_one_that_was_written(
+        command in proptest::sample::select(DEFAULT_COMMANDS.to_vec()),
+        args in proptest::collection::vec(proptest::sample::select(WORDS.to_vec()), 0..7),
+    ) {
+        let stdio = Stdio { cwd: Some("/project".into()), ..stdio(command, &args) };
+        let Ok(permit) = launch(&Policy::strict(), &stdio, &Origin::Given) else { return Ok(()) };
+        prop_assert_eq!(permit.args().len(), args.len());
+        for (started, written) in permit.args().iter().zip(&args) {
+            let started = started.to_str().unwrap();
+            prop_assert!(started == *written || (started.starts_with("/project") && started.ends_with(written)));
+        }
+        let first_plain = args.iter().position(|arg| !arg.starts_with('-')).unwrap_or(args.len());
+        for text in ["-c", "-e", "--eval", "-yc", "--call"] {
+            prop_assert!(!args[..first_plain].contains(&text), "{} {:?}", command, args);
+        }
+    }
+}
+
+const WORDS: [&str; 34] = [
+    "-c",
+    "-e",
+    "--eval",
+    "-yc",
+    "--call",
+    "-y",
+    "-q",
+    "-p",
+    "-m",
+    "-s",
+    "--",
+    "-",
+    "run",
+    "exec",
+    "x",
+    "tool",
+    "--from",
+    "--with",
+    "--package",
+    "--directory",
+    "--project",
+    "-u",
+    "-X",
+    "utf8",
+    "server.py",
+    "a.js",
+    "src",
+    "pkg",
+    "pkg@1.0.0",
+    "pkg==1.0",
+    "python",
+    "node",
+    "sh",
+    "mod.sub",
+];
 
 #[test]
 fn l10_the_default_commands_are_those_of_the_seeds() {
@@ -268,6 +329,10 @@ fn cmd_02_npx_runs_packages_not_text() {
         &["npx", "-p", "pkg@1.0.0", "sh", "-c", "touch x"],
         &["npx", "-p", "pkg@1.0.0", "node", "-e", "1"],
         &["npx", "-y", "node", "-e", "1"],
+        &["npx", "--no", "pkg@1.0.0", "-c", "touch x"],
+        &["npx", "--bun", "pkg@1.0.0", "-c", "touch x"],
+        &["npm", "exec", "-p", "pkg@1.0.0", "bin"],
+        &["npm", "exec", "--yes", "false", "pkg@1.0.0"],
         &["npx", "--script-shell=/x", "pkg"],
         &["npx", "--registry", "https://x", "pkg"],
         &["npx"],

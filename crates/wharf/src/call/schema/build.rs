@@ -16,8 +16,20 @@ use crate::wire::Json;
 pub(super) struct Compiled {
     validator: Validator,
     cost: Cost,
+    pattern_states: u64,
     /// For naming the fields that it knows.
     schema: Json,
+}
+
+/// How much work it is to check some arguments.
+#[derive(Debug)]
+pub(super) struct Load {
+    /// Subschemas that look at values.
+    looking: u64,
+    /// The same, and patterns that look at bytes.
+    all: u64,
+    /// How deep it may recurse.
+    stack: usize,
 }
 
 /// The largest program of one regular expression, in bytes.
@@ -27,7 +39,9 @@ const BACKTRACKS_MAX: usize = 10_000;
 /// Work, in subschemas times values, that is done on the spot.
 const LIGHT: u64 = 200_000;
 /// Work that is not done at all.
-const HEAVY: u64 = 500_000_000;
+const HEAVY: u64 = 1_000_000_000;
+/// States of a pattern that cost as much, for each byte, as one subschema for a value. Few are alive at a time.
+const STATES_A_STEP: u64 = 64;
 /// Work up to which every problem is collected. Beyond it the problems themselves could fill the memory.
 const EXPLAINED: u64 = 500_000;
 /// Recursion that fits the stack of any thread.
@@ -41,7 +55,8 @@ pub(super) fn compile(text: &Json) -> Result<Compiled, String> {
     }
     let strict = Json::parse_strict(text.bytes().clone(), 127).map_err(|e| words::short(&e.to_string()))?;
     let mut schema: Value = strict.to().map_err(|e| format!("it cannot be read: {e}"))?;
-    Size::of(&schema).refuse()?;
+    let size = Size::of(&schema);
+    size.refuse()?;
     let Some(root) = schema.as_object_mut() else {
         return Err("it is not an object".into());
     };
@@ -55,7 +70,7 @@ pub(super) fn compile(text: &Json) -> Result<Compiled, String> {
     let index = Index::of(&schema, draft)?;
     let cost = Cost::of(&schema, &index)?;
     let validator = validator(&schema, draft)?;
-    Ok(Compiled { validator, cost, schema: text.clone() })
+    Ok(Compiled { validator, cost, pattern_states: size.pattern_states, schema: text.clone() })
 }
 
 /// The dialect that an address stands for.
@@ -91,24 +106,25 @@ fn validator(schema: &Value, draft: Draft) -> Result<Validator, String> {
 // === impl Compiled ===
 
 impl Compiled {
-    /// Whether these arguments can be checked on the spot.
-    pub(super) fn is_light(&self, arguments: &Value, bytes: usize) -> bool {
+    /// How much work these arguments are. Pure counting.
+    pub(super) fn weigh(&self, arguments: &Value, bytes: usize) -> Load {
         let size = Size::of(arguments);
-        let work = self.work(&size, bytes);
-        self.cost.stack(size.depth) <= SHALLOW && work.is_some_and(|work| work <= LIGHT)
+        let matching = (bytes as u64).saturating_mul(self.pattern_states / STATES_A_STEP);
+        let looking =
+            self.cost.at(size.depth).map_or(u64::MAX, |cost| cost.saturating_mul(size.nodes as u64));
+        Load { looking, all: looking.saturating_add(matching), stack: self.cost.stack(size.depth) }
     }
 
-    /// Checks arguments.
-    pub(super) fn judge(&self, arguments: &Value, bytes: usize) -> Result<(), Misfit> {
-        let size = Size::of(arguments);
-        let Some(work) = self.work(&size, bytes).filter(|work| *work <= HEAVY) else {
-            let reason = "its branches multiply with the depth and size of the arguments, and these are too large for it";
+    /// Checks arguments whose load was weighed.
+    pub(super) fn judge(&self, arguments: &Value, load: &Load) -> Result<(), Misfit> {
+        if load.all > HEAVY {
+            let reason = "checking these arguments would take too long: its branches multiply with their depth and size";
             return Err(Misfit::Schema { reason: reason.into() });
-        };
+        }
         if self.validator.is_valid(arguments) {
             return Ok(());
         }
-        if work > EXPLAINED {
+        if load.looking > EXPLAINED {
             return Err(Misfit::arguments(
                 "the arguments do not fit the schema; they are too large to say where",
             ));
@@ -116,10 +132,13 @@ impl Compiled {
         let schema = self.schema.to().unwrap_or(Value::Null);
         Err(Misfit::Arguments { problems: words::problems(&self.validator, arguments, &schema) })
     }
+}
 
-    /// How much work it is, or `None` for more than is bearable. Patterns look at every byte.
-    fn work(&self, size: &Size, bytes: usize) -> Option<u64> {
-        let values = (size.nodes + bytes / 1024) as u64;
-        self.cost.at(size.depth).map(|cost| cost.saturating_mul(values))
+// === impl Load ===
+
+impl Load {
+    /// Whether it can be carried on the spot: soon done, and no deeper than any thread's stack.
+    pub(super) fn is_light(&self) -> bool {
+        self.all <= LIGHT && self.stack <= SHALLOW
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Size {
     pub(super) depth: usize,
     pub(super) patterns: usize,
     longest_pattern: usize,
+    /// How many states the patterns may have together, roughly: their length times what they repeat.
+    pub(super) pattern_states: u64,
 }
 
 /// Keywords whose values are data, not schemas.
@@ -74,5 +76,11 @@ impl Size {
     fn pattern(&mut self, pattern: &str) {
         self.patterns += 1;
         self.longest_pattern = self.longest_pattern.max(pattern.len());
+        // `{1,255}` writes its part out 255 times, and one within another multiplies.
+        let counts = pattern.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+        let counts =
+            counts.filter_map(|(count, _)| count.rsplit(',').find(|n| !n.is_empty())?.parse::<u64>().ok());
+        let states = counts.fold(pattern.len() as u64, |states, count| states.saturating_mul(count.max(1)));
+        self.pattern_states = self.pattern_states.saturating_add(states);
     }
 }

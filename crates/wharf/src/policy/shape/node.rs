@@ -23,9 +23,24 @@ pub(super) const TYPESCRIPT: Options = &[
     (&["--enable-source-maps", "--no-warnings"], Takes::Nothing),
 ];
 
+/// Only switches that npx knows as such: it takes the argument after an option it does not know for that option's
+/// value, and then reads the server's arguments as its own.
 const NPX: Options = &[
-    (&["-y", "--yes", "-q", "--quiet", "--silent", "--no-install", "--no"], Takes::Nothing),
-    (&["--prefer-offline", "--offline", "--bun"], Takes::Nothing),
+    (
+        &["-y", "--yes", "-q", "--quiet", "--silent", "--no-install", "--prefer-offline", "--offline"],
+        Takes::Nothing,
+    ),
+    (&["-p", "--package"], Takes::Package(Registry::Npm)),
+];
+
+/// For npm itself `-p` is something else.
+const NPM_EXEC: Options = &[
+    (&["-y", "--yes", "-q", "--quiet", "--silent", "--prefer-offline", "--offline"], Takes::Nothing),
+    (&["--package"], Takes::Package(Registry::Npm)),
+];
+
+const BUNX: Options = &[
+    (&["-y", "--yes", "--bun", "--silent", "--no-install"], Takes::Nothing),
     (&["-p", "--package"], Takes::Package(Registry::Npm)),
 ];
 
@@ -71,8 +86,16 @@ pub(super) fn script(walk: &mut Walk<'_>, options: Options) -> Judged {
 }
 
 /// `npx [options] package …`, or with `--package` the name of one of its commands.
-pub(super) fn package(walk: &mut Walk<'_>) -> Judged {
-    let met = walk.options(NPX, &[])?;
+pub(super) fn npx(walk: &mut Walk<'_>) -> Judged {
+    package(walk, NPX)
+}
+
+pub(super) fn bunx(walk: &mut Walk<'_>) -> Judged {
+    package(walk, BUNX)
+}
+
+fn package(walk: &mut Walk<'_>, options: Options) -> Judged {
+    let met = walk.options(options, &[])?;
     let name = package_or_command(walk, met.value("-p").is_some())?;
     walk.program(&name)
 }
@@ -81,8 +104,8 @@ pub(super) fn npm(walk: &mut Walk<'_>) -> Judged {
     let before = walk.options(NPM, &[])?;
     match walk.take() {
         Some("exec" | "x") => {
-            let met = walk.options(NPX, &[])?;
-            let name = package_or_command(walk, met.value("-p").is_some())?;
+            let met = walk.options(NPM_EXEC, &[])?;
+            let name = package_or_command(walk, met.value("--package").is_some())?;
             npm_rest(walk, met.ended_by_dashes(), &name)
         }
         Some("run" | "run-script") => {
@@ -117,7 +140,7 @@ pub(super) fn bun(walk: &mut Walk<'_>) -> Judged {
     match walk.peek() {
         Some("x") => {
             walk.take();
-            package(walk)
+            bunx(walk)
         }
         Some("run") => {
             walk.take();

@@ -1,0 +1,148 @@
+//! What a call costs: the library over stdio, against a bare round trip over a pipe to the same server.
+//!
+//! `cargo bench -p wharf --bench stdio`. Both run in the same minutes, in turns, and only their ratio is judged: at most
+//! 2 for 100 bytes, at most 1.3 for 1 MiB, one call at a time, with policy, argument checks and events on.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark, not the product"
+)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use wharf::config::ServerConfig;
+use wharf::names::ServerName;
+use wharf::policy::Policy;
+use wharf::wire::Json;
+use wharf::{CallOptions, Host};
+
+/// One size of answer, how often it is measured, and how much dearer than the bare pipe it may be.
+struct Case {
+    name: &'static str,
+    bytes: usize,
+    calls: usize,
+    bar: f64,
+}
+
+const CASES: [Case; 2] = [
+    Case { name: "100 B", bytes: 100, calls: 5_000, bar: 2.0 },
+    Case { name: "1 MiB", bytes: 1 << 20, calls: 200, bar: 1.3 },
+];
+const ROUNDS: usize = 7;
+
+fn main() {
+    if std::env::args().any(|arg| arg == "--serve") {
+        return serve();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut worst = 0.0_f64;
+    println!("{:<8} {:>12} {:>12} {:>8} {:>6}", "answer", "bare", "library", "ratio", "bar");
+    for case in &CASES {
+        let mut ratios = Vec::new();
+        let (mut bare, mut library) = (Duration::MAX, Duration::MAX);
+        for _ in 0..ROUNDS {
+            let one = bare_pipe(case);
+            let two = runtime.block_on(async { tokio::spawn(through_library(case)).await.unwrap() });
+            ratios.push(two.as_secs_f64() / one.as_secs_f64());
+            (bare, library) = (bare.min(one), library.min(two));
+        }
+        ratios.sort_by(f64::total_cmp);
+        let ratio = ratios[ROUNDS / 2];
+        worst = worst.max(ratio / case.bar);
+        println!("{:<8} {bare:>12.1?} {library:>12.1?} {ratio:>8.2} {:>6.1}", case.name, case.bar);
+    }
+    println!("{}", if worst <= 1.0 { "within the bar" } else { "over the bar" });
+}
+
+/// The median of bare round trips: write a line, read a line.
+fn bare_pipe(case: &Case) -> Duration {
+    let me = std::env::current_exe().unwrap();
+    let mut child =
+        Command::new(me).arg("--serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = BufReader::with_capacity(64 * 1024, child.stdout.take().unwrap());
+    let mut answer = Vec::new();
+    let mut times = Vec::with_capacity(case.calls);
+    for id in 1..=case.calls {
+        let started = Instant::now();
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"blob\",\"arguments\":{{\"bytes\":{}}}}}}}\n",
+            case.bytes
+        );
+        stdin.write_all(line.as_bytes()).unwrap();
+        answer.clear();
+        stdout.read_until(b'\n', &mut answer).unwrap();
+        assert!(answer.len() > case.bytes);
+        times.push(started.elapsed());
+    }
+    drop(stdin);
+    child.wait().unwrap();
+    median(times)
+}
+
+async fn through_library(case: &Case) -> Duration {
+    let me = std::env::current_exe().unwrap().display().to_string();
+    let server = ServerConfig::stdio(ServerName::parse("echo").unwrap(), me.clone(), ["--serve"]);
+    let policy = Policy::strict().with_commands([me]);
+    let host =
+        Host::builder().server(server).policy(policy).environment(std::env::vars()).start().await.unwrap();
+    let listener = host.events().subscribe();
+    let arguments = Json::of(&serde_json::json!({ "bytes": case.bytes }));
+    let mut times = Vec::with_capacity(case.calls);
+    for _ in 0..case.calls {
+        let started = Instant::now();
+        let outcome = host.call_tool("echo", "blob", arguments.clone(), CallOptions::default()).await;
+        times.push(started.elapsed());
+        assert!(outcome.success && outcome.raw.bytes().len() > case.bytes, "{outcome:?}");
+    }
+    drop(listener);
+    host.close().await;
+    median(times)
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// The least a server can do: no JSON library, one thread, one write an answer.
+fn serve() {
+    let mut input = BufReader::new(std::io::stdin().lock());
+    let mut output = std::io::stdout().lock();
+    let mut line = String::new();
+    while input.by_ref().take(1 << 20).read_line(&mut line).is_ok_and(|n| n > 0) {
+        if let Some(id) = number_after(&line, "\"id\":") {
+            let result = result_for(&line);
+            write!(output, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n").unwrap();
+            output.flush().unwrap();
+        }
+        line.clear();
+    }
+}
+
+fn result_for(line: &str) -> String {
+    if line.contains("\"tools/call\"") {
+        let bytes = number_after(line, "\"bytes\":").unwrap_or(100) as usize;
+        // Lines of eighty characters, so with escapes.
+        let text: String =
+            "x".repeat(78).chars().chain("\\n".chars()).cycle().take(bytes / 80 * 80).collect();
+        let rest = "y".repeat(bytes - text.len());
+        return format!(
+            "{{\"content\":[{{\"type\":\"text\",\"text\":\"{text}{rest}\"}}],\"resultType\":\"complete\"}}"
+        );
+    }
+    if line.contains("\"server/discover\"") {
+        return "{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{}},\"resultType\":\"complete\"}".into();
+    }
+    "{\"tools\":[{\"name\":\"blob\",\"inputSchema\":{\"type\":\"object\",\"properties\":{\"bytes\":{\"type\":\"integer\"}},\"required\":[\"bytes\"]}}]}"
+        .into()
+}
+
+fn number_after(line: &str, key: &str) -> Option<u64> {
+    let rest = &line[line.find(key)? + key.len()..];
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}

@@ -1,0 +1,82 @@
+//! What cannot be seen from outside: the bounds of the cache, and what runs aside.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::cache::{Cache, PLACES_MAX};
+use super::{ASIDE, DEADLINE, Misfit, Validators};
+use crate::wire::Json;
+
+fn numbered(i: usize) -> Json {
+    Json::from(json!({"type": "object", "title": i.to_string()}))
+}
+
+#[test]
+fn the_cache_is_bounded_and_forgets_the_oldest_first() {
+    let cache = Cache::default();
+    let verdict = Err(Arc::from("unusable"));
+    let schemas: Vec<Json> = (0..=PLACES_MAX).map(numbered).collect();
+    for (i, schema) in schemas.iter().enumerate() {
+        cache.put(schema, &verdict);
+        assert_eq!(cache.len(), if i < PLACES_MAX { i + 1 } else { PLACES_MAX / 2 });
+    }
+    assert!(cache.get(&schemas[PLACES_MAX]).is_some());
+    let held = Json::from(json!({"held": true}));
+    assert!(cache.get(&held).is_none());
+}
+
+#[test]
+fn the_cache_is_bounded_in_bytes() {
+    let cache = Cache::default();
+    let verdict = Err(Arc::from("unusable"));
+    for i in 0..100 {
+        let large = Json::from(json!({"title": i, "description": "x".repeat(200_000)}));
+        cache.put(&large, &verdict);
+        assert!(cache.len() <= 83, "{} of 200 kB are more than 16 MiB", cache.len());
+    }
+    let too_large = Json::from(json!({"description": "x".repeat(300_000)}));
+    cache.put(&too_large, &verdict);
+    assert!(cache.get(&too_large).is_none());
+}
+
+#[test]
+fn equal_bytes_at_another_place_are_found_by_their_hash() {
+    let cache = Cache::default();
+    let verdict = Err(Arc::from("why"));
+    let first = numbered(1);
+    cache.put(&first, &verdict);
+    let second = numbered(1);
+    assert_ne!(first.bytes().as_ptr(), second.bytes().as_ptr());
+    assert!(cache.get(&second).is_some_and(|v| v.is_err_and(|reason| &*reason == "why")));
+    assert_eq!(cache.len(), 2);
+    assert!(cache.get(&numbered(2)).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_every_turn_is_taken_a_check_ends_at_its_deadline_and_others_go_on() {
+    let validators = Validators::default();
+    let known = numbered(1);
+    assert!(validators.check(&known, &Json::empty_object()).await.is_ok());
+    let turns = Arc::clone(&validators.aside).acquire_many_owned(ASIDE as u32).await.unwrap();
+    let start = tokio::time::Instant::now();
+    let late = validators.check(&numbered(2), &Json::empty_object()).await;
+    assert!(matches!(late, Err(Misfit::Schema { reason }) if reason.contains("too long")));
+    assert!(start.elapsed() >= DEADLINE && start.elapsed() < DEADLINE + Duration::from_secs(1));
+    assert!(validators.check(&known, &Json::empty_object()).await.is_ok(), "the ordinary call needs no turn");
+    drop(turns);
+    assert!(
+        validators.check(&numbered(2), &Json::empty_object()).await.is_ok(),
+        "being late is not remembered"
+    );
+}
+
+#[tokio::test]
+async fn a_panic_aside_is_an_answer() {
+    let validators = Validators::default();
+    for _ in 0..=ASIDE {
+        let failed: Result<(), _> = validators.run_aside(|| panic!("on purpose")).await;
+        assert!(matches!(failed, Err(Misfit::Schema { reason }) if reason.contains("failed")));
+    }
+}

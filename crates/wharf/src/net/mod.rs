@@ -1,0 +1,98 @@
+//! The guarded dialer: the only place that opens outbound sockets.
+//!
+//! In: a [`ConnectPermit`] and requests for its origin. Out: responses, or what went wrong and whether the request can
+//! have left. Names are resolved once and the address that was judged is the one that is dialled; redirects never leave
+//! the origin; proxies, cookies and compression are not here, because each is a way around the rules.
+
+mod body;
+mod dial;
+mod endpoint;
+mod error;
+mod resolve;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+pub use body::read_body;
+pub use endpoint::Endpoint;
+pub use error::NetError;
+pub use resolve::{Resolve, SystemResolver};
+
+use crate::error::Result;
+use crate::policy::ConnectPermit;
+use dial::Connector;
+use tls::Tls;
+
+/// Connections that are kept for the next request, for each endpoint.
+const MAX_IDLE: usize = 32;
+/// How long they are kept.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// How endpoints are reached.
+#[derive(Clone)]
+pub struct NetOptions {
+    /// Certificates, as PEM, that are trusted beside those of the machine.
+    pub extra_roots: Vec<Vec<u8>>,
+    /// How long resolving, connecting and the TLS handshake may take together. Defaults to 10 seconds.
+    pub connect_timeout: Duration,
+    /// Who turns names into addresses. Defaults to the machine's resolver.
+    pub resolver: Arc<dyn Resolve>,
+}
+
+/// Makes endpoints. Cheap to clone; one for the whole host.
+#[derive(Clone, Debug)]
+pub struct HttpClient {
+    options: NetOptions,
+    tls: Tls,
+}
+
+// === impl NetOptions ===
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        Self {
+            extra_roots: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            resolver: Arc::new(SystemResolver),
+        }
+    }
+}
+
+impl fmt::Debug for NetOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetOptions")
+            .field("extra_roots", &self.extra_roots.len())
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl HttpClient ===
+
+impl HttpClient {
+    /// Reads the extra certificates; an unreadable one is an error. Those of the machine are read at the first use.
+    pub fn new(options: NetOptions) -> Result<Self> {
+        let tls = Tls::new(&options.extra_roots)?;
+        Ok(Self { options, tls })
+    }
+
+    /// The endpoint that a permit names, with a connection pool of its own.
+    pub fn for_permit(&self, permit: &ConnectPermit) -> Endpoint {
+        let connector = Connector::new(permit, &self.options, self.tls.clone());
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .build(connector);
+        Endpoint::new(client, permit)
+    }
+}
