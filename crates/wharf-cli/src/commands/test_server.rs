@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::demo;
@@ -24,7 +25,13 @@ impl TestServerArgs {
         let served = match self.http {
             None => demo::run_stdio().await,
             Some(addr) => {
-                demo::run_http(addr, |at| app.ui.say(format_args!("listening on http://{at}/mcp"))).await
+                // Listened for before anybody is told that the server is there.
+                let mut interrupt = signal(SignalKind::interrupt())
+                    .map_err(|error| Failure::general(format!("cannot listen for Ctrl-C: {error}")))?;
+                tokio::select! {
+                    served = demo::run_http(addr, |at| app.ui.say(format_args!("listening on http://{at}/mcp"))) => served,
+                    _ = interrupt.recv() => Ok(()),
+                }
             }
         };
         served.map_err(|error| match error.kind() {

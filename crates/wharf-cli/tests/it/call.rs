@@ -1,5 +1,4 @@
 //! `wharf call`: what is typed, what is sent, what is shown.
-#![expect(clippy::disallowed_methods, reason = "these tests start the command")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};

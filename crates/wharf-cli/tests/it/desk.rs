@@ -1,5 +1,4 @@
 //! A place to type commands at: a home and a project of its own, and nothing else of this machine but `/bin`.
-#![expect(clippy::disallowed_methods, reason = "these tests start the command")]
 
 use std::fs;
 use std::io::Write as _;

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
 
 mod calls;
+mod config;
+mod config_edit;
+mod config_trust;
 mod names;
 mod names_secret;
 mod net;
 mod outcome;
-mod config;
-mod config_edit;
-mod config_trust;
 mod policy_env;
 mod policy_launch;
 mod policy_remote;
