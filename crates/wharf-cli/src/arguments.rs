@@ -292,5 +292,4 @@ fn word(key: &str, field: &Value, root: &Value) -> String {
 }
 
 #[cfg(test)]
-#[path = "arguments/tests.rs"]
 mod tests;

@@ -1,3 +1,5 @@
+//! What is typed, and what becomes of it under a schema.
+
 use std::path::Path;
 
 use serde_json::{Value, json};

@@ -10,7 +10,8 @@ use crate::output::json as shapes;
 
 /// List the configured servers
 ///
-/// Nothing is started or contacted. Secrets are not shown.
+/// Nothing is started or contacted. Secrets are not shown. The built-in test server `demo` is listed where nothing else
+/// is configured; it can be named at any time.
 #[derive(Debug, Args)]
 pub(crate) struct ServersArgs {}
 

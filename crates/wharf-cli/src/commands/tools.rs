@@ -76,10 +76,6 @@ impl ToolsArgs {
         let rows: Vec<_> = routes.iter().map(row).collect();
         if rows.is_empty() && listing.failed.is_empty() {
             app.ui.note("no tools");
-            return Ok(());
-        }
-        if rows.is_empty() {
-            return Ok(());
         }
         Ok(app.ui.rows(&["server", "tool", "description"], &rows)?)
     }
@@ -139,7 +135,10 @@ fn report(app: &App, listing: Listing, asked: usize) -> Result<()> {
     for (_, error) in listing.failed {
         let failure = Failure::from(error);
         exit = failure.exit();
-        app.ui.fail(&failure);
+        // In JSON they are part of the document.
+        if !app.ui.json {
+            app.ui.fail(&failure);
+        }
     }
     if all_failed { Err(Failure::Said(if asked == 1 { exit } else { Exit::Unreachable })) } else { Ok(()) }
 }

@@ -41,10 +41,10 @@ impl TrustArgs {
             return Ok(());
         }
         for file in &pending {
-            describe(app, file);
             if let Some(obstacle) = &file.obstacle {
                 return Err(obstacle.to_error().into());
             }
+            describe(app, file);
         }
         if !self.yes && !app.world.can_ask() {
             let path = app.world.typed(&pending[0].path);

@@ -92,6 +92,9 @@ impl Ui {
 
     /// Rows: a table with a head for a person, tab-separated lines without one for a pipe.
     pub(crate) fn rows(&self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
         if !self.terminals.stdout {
             return self.data(table::tab_separated(rows).as_bytes());
         }
@@ -110,14 +113,19 @@ impl Ui {
 
     /// Something doubtful.
     pub(crate) fn warn(&self, text: impl Display) {
-        if !self.quiet {
-            self.say(format_args!("{WARNING}warning:{WARNING:#} {text}"));
+        match (self.quiet, self.json) {
+            (true, _) => {}
+            (false, true) => self.say(json!({ "warning": text.to_string() })),
+            (false, false) => self.say(format_args!("{WARNING}warning:{WARNING:#} {text}")),
         }
     }
 
     /// Something that failed while the rest went on.
     pub(crate) fn trouble(&self, text: impl Display) {
-        self.say(format_args!("{ERROR}error:{ERROR:#} {text}"));
+        match self.json {
+            true => self.say(json!({ "problem": text.to_string() })),
+            false => self.say(format_args!("{ERROR}error:{ERROR:#} {text}")),
+        }
     }
 
     /// What is told only to those who want to know.
@@ -144,6 +152,7 @@ impl Ui {
         match failure {
             Failure::BrokenPipe | Failure::Said(_) => {}
             _ if self.json => self.say(json!({ "error": json::failure(failure) })),
+            Failure::Interrupted => self.say("interrupted"),
             _ => {
                 self.trouble(failure);
                 if let Some(hint) = failure.next_step() {

@@ -12,6 +12,7 @@ mod outcome;
 mod policy_env;
 mod policy_launch;
 mod policy_remote;
+mod policy_settings;
 mod schema;
 mod support;
 mod tidy;
