@@ -55,6 +55,7 @@ enum TransportName {
 
 impl AddArgs {
     pub(crate) fn run(self, app: &App) -> Result<()> {
+        wharf::names::ServerName::parse(&self.name).map_err(|bad| Failure::usage(bad.to_string()))?;
         let entry = self.entry()?;
         let place = Place::meant(app, self.scope)?;
         let before = place.text()?;

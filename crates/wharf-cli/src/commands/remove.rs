@@ -2,8 +2,9 @@
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
-use wharf::config::Origin;
 use wharf::config::edit::{remove, write_atomically};
+use wharf::config::{Origin, ServerConfig};
+use wharf::names::ServerName;
 use wharf::text::Escaped;
 
 use super::completions::server_names;
@@ -68,13 +69,19 @@ impl RemoveArgs {
     fn missing(&self, app: &App) -> Failure {
         let failure = Failure::general(format!("there is no server `{}`", Escaped(&self.name)));
         let Ok(setup) = app.setup() else { return failure };
-        let names: Vec<&str> = setup
-            .config
-            .servers
-            .values()
-            .filter(|server| matches!(server.origin, Origin::File { .. }))
-            .map(|server| server.name.as_str())
-            .collect();
+        let elsewhere = ServerName::parse(&self.name).ok().and_then(|name| setup.config.servers.get(&name));
+        match elsewhere.map(|server| &server.origin) {
+            Some(Origin::File { path, line }) => {
+                let path = app.world.show(path);
+                return Failure::general(format!("server `{}` is not there", Escaped(&self.name)))
+                    .hint(format!("it is in {path}, line {line}"));
+            }
+            Some(_) => return failure.hint("that one is built in, and stays"),
+            None => {}
+        }
+        let written = |server: &&ServerConfig| matches!(server.origin, Origin::File { .. });
+        let names: Vec<&str> =
+            setup.config.servers.values().filter(written).map(|server| server.name.as_str()).collect();
         let near = names.iter().filter(|name| strsim::jaro_winkler(name, &self.name) >= 0.75);
         let near: Vec<String> = near.map(|name| format!("`{name}`")).collect();
         match (&near[..], &names[..]) {

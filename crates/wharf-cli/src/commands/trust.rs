@@ -67,7 +67,7 @@ impl TrustArgs {
     /// The files that wait: those of a folder, or one of them.
     fn find(&self, app: &App, store: &TrustStore) -> Result<Vec<PendingFile>> {
         let home = app.world.own.as_ref().map(|own| own.home.as_path());
-        let path = self.path.as_ref().map(|path| app.world.cwd.join(path));
+        let path = self.path.as_ref().map(|path| whole(app, path));
         let folders = match &path {
             None => config::find_folders(&app.world.cwd, home),
             Some(path) if path.is_dir() => vec![path.clone()],
@@ -83,7 +83,7 @@ impl TrustArgs {
     }
 
     fn forget(&self, app: &App, store: &mut TrustStore) -> Result<()> {
-        let path = app.world.cwd.join(self.path.as_deref().unwrap_or(Path::new(".")));
+        let path = whole(app, self.path.as_deref().unwrap_or(Path::new(".")));
         let files = if path.is_dir() { NAMES.map(|name| path.join(name)).to_vec() } else { vec![path] };
         let mut known = false;
         for file in files {
@@ -94,6 +94,13 @@ impl TrustArgs {
         }
         if known { Ok(()) } else { Err(Failure::general("it was not trusted")) }
     }
+}
+
+/// A path without `.` and `..`, where it exists.
+fn whole(app: &App, path: &Path) -> PathBuf {
+    let path = app.world.cwd.join(path);
+    let folder = path.parent().and_then(|folder| Some(folder.canonicalize().ok()?.join(path.file_name()?)));
+    folder.or_else(|| path.canonicalize().ok()).unwrap_or(path)
 }
 
 /// The files that projects have.
