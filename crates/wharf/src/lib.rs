@@ -8,6 +8,7 @@ pub mod error;
 pub mod event;
 pub mod mcp;
 pub mod names;
+pub mod net;
 pub mod policy;
 pub mod policy_stub;
 pub mod secret;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Peer;
 use crate::event::{Bus, Event};
-use crate::mcp::{code, method};
+use crate::mcp::{code, meta, method};
 use crate::names::ServerName;
 use crate::secret::Redactor;
 use crate::text::Foreign;
@@ -30,6 +30,8 @@ pub(crate) struct Inbox {
     closed: watch::Sender<Option<Closed>>,
     batches: AtomicBool,
     unexpected: AtomicUsize,
+    /// Requests under way that nobody waits for: they stay open to hear news.
+    standing: AtomicUsize,
     counters: Counters,
     /// Requests of the server that are being answered; a server that asks more at once is told to wait.
     asking: Arc<Semaphore>,
@@ -69,6 +71,8 @@ pub(crate) struct Life {
     started: Instant,
     last_ms: AtomicU64,
     sink: Option<mpsc::Sender<Progress>>,
+    /// It stays open to hear news: it is no call that somebody waits for.
+    pub(crate) standing: bool,
 }
 
 /// How far a call is.
@@ -92,6 +96,9 @@ pub struct Strays {
     /// Notifications that nobody wants.
     pub notifications: u64,
 }
+
+/// A request stands open to hear news as long as this lives.
+pub(crate) struct Standing(Arc<Inbox>);
 
 struct Waiting {
     reply: oneshot::Sender<Result<Json, Failure>>,
@@ -128,6 +135,7 @@ impl Inbox {
             closed: watch::channel(None).0,
             batches: AtomicBool::new(false),
             unexpected: AtomicUsize::new(0),
+            standing: AtomicUsize::new(0),
             counters: Counters::default(),
             asking: Arc::new(Semaphore::new(ASKING)),
             monitor,
@@ -149,7 +157,7 @@ impl Inbox {
         &self,
         life: Arc<Life>,
     ) -> Result<(Ticket, oneshot::Receiver<Result<Json, Failure>>), Closed> {
-        if self.pending.is_empty() {
+        if self.is_idle() {
             self.unexpected.store(0, Ordering::Relaxed);
         }
         let (reply, answer) = oneshot::channel();
@@ -179,6 +187,63 @@ impl Inbox {
             Ok(message) => self.sort(message),
             Err(malformed) => self.malformed(malformed),
         });
+    }
+
+    /// Takes one frame that came in the answer to a call: an error in it without an id is that call's.
+    pub(crate) fn take_for(&self, call: u64, frame: Bytes) {
+        if memchr::memmem::find(&frame, b"\"error\"").is_some() && self.take_nameless(call, &frame) {
+            self.monitor.traffic(&self.server, false, &frame);
+            return;
+        }
+        self.take(frame);
+    }
+
+    fn take_nameless(&self, call: u64, frame: &Bytes) -> bool {
+        let mut messages = wire::parse_frame(frame.clone(), self.limits.depth);
+        match (messages.pop(), messages.is_empty()) {
+            (
+                Some(Ok(Message::Response {
+                    id: ReplyId::Null | ReplyId::Unknown,
+                    outcome: Err(error),
+                })),
+                true,
+            ) => {
+                self.deliver(call, Err(error));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the body of a refusal of a call. If it is an error of JSON-RPC, it is that call's, whatever id it names:
+    /// servers that did not read the request cannot know its id.
+    pub(crate) fn take_error(&self, call: u64, body: Bytes) -> bool {
+        let mut messages = wire::parse_frame(body.clone(), self.limits.depth);
+        match messages.pop() {
+            Some(Ok(Message::Response {
+                outcome: Err(error), ..
+            })) if messages.is_empty() => {
+                self.monitor.traffic(&self.server, false, &body);
+                self.deliver(call, Err(error));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends a call whose answer came and cannot be taken. Nothing happens if it ended before.
+    pub(crate) fn refuse(&self, call: u64, reason: String) {
+        if self.waits(call) {
+            self.malformed(Malformed {
+                id: Some(call),
+                reason,
+            });
+        }
+    }
+
+    /// Whether a call still waits for its answer.
+    pub(crate) fn waits(&self, call: u64) -> bool {
+        self.pending.with(call, |_| ()).is_some()
     }
 
     fn sort(&self, message: Message) {
@@ -248,15 +313,18 @@ impl Inbox {
     }
 
     fn news(&self, name: &str, params: Option<Json>) {
+        let params = params.as_ref();
         let wanted = match name {
-            method::PROGRESS => self.progress(params.as_ref()),
-            _ => self.peer.notification(&self.server, name, params.as_ref()),
+            method::PROGRESS => self.progress(params),
+            method::LISTEN_ACKNOWLEDGED => self.is_subscribed(params),
+            method::CANCELLED => self.listened(params),
+            _ => self.peer.notification(&self.server, name, params) || self.is_subscribed(params),
         };
         if wanted {
             return;
         }
         self.counters.notifications.fetch_add(1, Ordering::Relaxed);
-        if self.pending.is_empty() {
+        if self.is_idle() {
             return;
         }
         let seen = self.unexpected.fetch_add(1, Ordering::Relaxed) + 1;
@@ -267,6 +335,40 @@ impl Inbox {
                 protocol: true,
             });
         }
+    }
+
+    /// No call waits; requests that stand open to hear news do not count.
+    fn is_idle(&self) -> bool {
+        self.pending.len() <= self.standing.load(Ordering::Relaxed)
+    }
+
+    /// One more request stands open to hear news, until the guard goes.
+    pub(crate) fn stand(self: &Arc<Self>) -> Standing {
+        self.standing.fetch_add(1, Ordering::Relaxed);
+        Standing(Arc::clone(self))
+    }
+
+    /// Whether a notification says that it belongs to a request of ours that stands open.
+    fn is_subscribed(&self, params: Option<&Json>) -> bool {
+        let meta = params.and_then(|p| p.member("_meta"));
+        let id = meta.and_then(|m| m.member(meta::SUBSCRIPTION_ID));
+        id.and_then(|id| id.as_str().parse().ok())
+            .is_some_and(|id| self.is_standing(id))
+    }
+
+    /// The server ends a request that stood open. Over pipes it may say so like this.
+    fn listened(&self, params: Option<&Json>) -> bool {
+        let id = params.and_then(|p| p.member("requestId"));
+        let id = id.and_then(|id| id.as_str().parse().ok());
+        let Some(id) = id.filter(|id| self.is_standing(*id)) else {
+            return false;
+        };
+        self.deliver(id, Ok(Json::empty_object()));
+        true
+    }
+
+    fn is_standing(&self, id: u64) -> bool {
+        self.pending.with(id, |waiting| waiting.life.standing) == Some(true)
     }
 
     fn progress(&self, params: Option<&Json>) -> bool {
@@ -376,14 +478,23 @@ fn write_answer(id: &Json, outcome: &Result<Json, RpcError>) -> Vec<u8> {
     }
 }
 
+// === impl Standing ===
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.0.standing.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 // === impl Life ===
 
 impl Life {
-    pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>) -> Arc<Self> {
+    pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>, standing: bool) -> Arc<Self> {
         Arc::new(Self {
             started: Instant::now(),
             last_ms: AtomicU64::new(0),
             sink,
+            standing,
         })
     }
 

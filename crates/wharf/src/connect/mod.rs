@@ -8,11 +8,14 @@ mod berth;
 mod connection;
 mod era;
 mod handshake;
+mod http;
 mod inbox;
 mod link;
+mod listen;
 mod pipe;
 mod pool;
 mod program;
+mod sse;
 mod stdio;
 
 pub use berth::{Berth, Dock};
