@@ -10,7 +10,6 @@ pub mod mcp;
 pub mod names;
 pub mod net;
 pub mod policy;
-pub mod policy_stub;
 pub mod secret;
 pub mod text;
 pub mod wire;

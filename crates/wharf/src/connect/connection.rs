@@ -82,6 +82,16 @@ impl<'a> Request<'a> {
     }
 }
 
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("name", &self.name)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
 // === impl Connection ===
 
 impl Connection {
@@ -269,6 +279,7 @@ impl Wire {
     pub(super) fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {
         match failure {
             LinkFailure::NotSent(reason) => self.not_sent(reason),
+            LinkFailure::Unreached(error) => error.into_error(&self.server, self.transport),
             LinkFailure::Lost(reason) => self.lost(reason, request),
             LinkFailure::SessionExpired => {
                 self.not_sent("the server does not know our session any more".into())

@@ -5,6 +5,7 @@ use super::pipe::PipeLink;
 use super::sse::SseLink;
 use crate::error::StderrTail;
 use crate::mcp::Revision;
+use crate::net::NetError;
 
 /// What carries the messages of a connection.
 pub(crate) enum Link {
@@ -39,6 +40,8 @@ pub(crate) struct Sent(pub(crate) u64);
 pub(crate) enum LinkFailure {
     /// The request certainly never reached the server.
     NotSent(String),
+    /// No way led to the server, or a rule forbids the way. The request was not run.
+    Unreached(NetError),
     /// The request may have reached the server; its answer will not come.
     Lost(String),
     /// The server refused it outright with an HTTP status.

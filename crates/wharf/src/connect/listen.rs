@@ -18,8 +18,7 @@ const QUICK: Duration = Duration::from_secs(5);
 /// How often that may happen in a row.
 const QUICK_ENDS: u32 = 3;
 /// The first pause before it is opened again; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 impl Connection {
     /// Asks a modern server for news, for example `{"toolsListChanged":true}`, until the connection ends. They come to
@@ -40,11 +39,10 @@ async fn stay(live: Arc<Live>, notifications: Json) {
         if !ask(&live, &notifications).await {
             return;
         }
-        (quick, pause) = if since.elapsed() < QUICK {
-            (quick + 1, (pause * 2).min(LONGEST_PAUSE))
-        } else {
-            (1, FIRST_PAUSE)
-        };
+        if since.elapsed() >= QUICK {
+            (quick, pause) = (0, FIRST_PAUSE);
+        }
+        quick += 1;
         if quick >= QUICK_ENDS {
             return;
         }
@@ -52,6 +50,7 @@ async fn stay(live: Arc<Live>, notifications: Json) {
             _ = inbox.until_closed() => return,
             () = tokio::time::sleep(pause) => {}
         }
+        pause *= 2;
         // What changed while nobody listened was not heard.
         if notifications
             .member("toolsListChanged")
@@ -73,6 +72,7 @@ async fn ask(live: &Live, notifications: &Json) -> bool {
     match live.wire.attempt(&mut request, Some(&live.meta)).await {
         // The server ended it, the stream broke, or there is trouble on the way.
         Ended::Answer(Ok(_)) | Ended::Failed(LinkFailure::Lost(_) | LinkFailure::NotSent(_)) => true,
+        Ended::Failed(LinkFailure::Unreached(error)) => !error.is_refusal(),
         Ended::Failed(LinkFailure::Status { status, .. }) => status == 429 || status >= 500,
         Ended::Failed(LinkFailure::SessionExpired) | Ended::Gone(..) | Ended::TimedOut(_) => false,
         // It does not have such a thing, or does not do it properly.

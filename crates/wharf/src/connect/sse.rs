@@ -43,7 +43,7 @@ impl SseLink {
             retryable,
         };
         let sent = target.send(Method::GET, headers::for_stream(&headers), Bytes::new());
-        let response = sent.await.map_err(|e| fail(e.to_string(), true))?;
+        let response = sent.await.map_err(|e| e.into_error(&inbox.server, "sse"))?;
         match response.status() {
             StatusCode::OK => {}
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
@@ -111,7 +111,7 @@ impl SseLink {
         let inbox = &self.0.inbox;
         inbox.monitor.traffic(&inbox.server, true, &out.frame);
         let sent = self.0.send(out.frame.into()).await;
-        let response = sent.map_err(|e| answer::unreached(&e))?;
+        let response = sent.map_err(answer::unreached)?;
         if !response.status().is_success() {
             answer::refusal(inbox, out.id, false, response).await?;
         }

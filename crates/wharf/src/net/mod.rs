@@ -1,52 +1,98 @@
-//! stub
-use crate::policy::ConnectPermit;
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper_util::client::legacy::{Client, connect::HttpConnector};
+//! The guarded dialer: the only place that opens outbound sockets.
+//!
+//! In: a [`ConnectPermit`] and requests for its origin. Out: responses, or what went wrong and whether the request can
+//! have left. Names are resolved once and the address that was judged is the one that is dialled; redirects never leave
+//! the origin; proxies, cookies and compression are not here, because each is a way around the rules.
+
+mod body;
+mod dial;
+mod endpoint;
+mod error;
+mod resolve;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::fmt;
 use std::sync::Arc;
-#[derive(Clone, Debug)]
-pub struct HttpClient(Client<HttpConnector, Full<Bytes>>);
-#[derive(Clone, Debug)]
-pub struct Endpoint(Client<HttpConnector, Full<Bytes>>, Arc<ConnectPermit>);
-#[derive(Debug, thiserror::Error)]
-#[error("{text}")]
-pub struct NetError {
-    text: String,
-    before: bool,
+use std::time::Duration;
+
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+pub use body::read_body;
+pub use endpoint::Endpoint;
+pub use error::NetError;
+pub use resolve::{Resolve, SystemResolver};
+
+use crate::error::Result;
+use crate::policy::ConnectPermit;
+use dial::Connector;
+use tls::Tls;
+
+/// Connections that are kept for the next request, for each endpoint.
+const MAX_IDLE: usize = 32;
+/// How long they are kept.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// How endpoints are reached.
+#[derive(Clone)]
+pub struct NetOptions {
+    /// Certificates, as PEM, that are trusted beside those of the machine.
+    pub extra_roots: Vec<Vec<u8>>,
+    /// How long resolving, connecting and the TLS handshake may take together. Defaults to 10 seconds.
+    pub connect_timeout: Duration,
+    /// Who turns names into addresses. Defaults to the machine's resolver.
+    pub resolver: Arc<dyn Resolve>,
 }
+
+/// Makes endpoints. Cheap to clone; one for the whole host.
+#[derive(Clone, Debug)]
+pub struct HttpClient {
+    options: NetOptions,
+    tls: Tls,
+}
+
+// === impl NetOptions ===
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        Self {
+            extra_roots: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            resolver: Arc::new(SystemResolver),
+        }
+    }
+}
+
+impl fmt::Debug for NetOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetOptions")
+            .field("extra_roots", &self.extra_roots.len())
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl HttpClient ===
+
 impl HttpClient {
-    pub fn stub() -> Self {
-        Self(Client::builder(hyper_util::rt::TokioExecutor::new()).build_http())
+    /// Reads the extra certificates; an unreadable one is an error. Those of the machine are read at the first use.
+    pub fn new(options: NetOptions) -> Result<Self> {
+        let tls = Tls::new(&options.extra_roots)?;
+        Ok(Self { options, tls })
     }
-    pub fn endpoint(&self, permit: &ConnectPermit) -> Result<Endpoint, NetError> {
-        Ok(Endpoint(self.0.clone(), Arc::new(permit.clone())))
+
+    /// The endpoint that a permit names, with a connection pool of its own.
+    pub fn for_permit(&self, permit: &ConnectPermit) -> Endpoint {
+        let connector = Connector::new(permit, &self.options, self.tls.clone());
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .build(connector);
+        Endpoint::new(client, permit)
     }
-}
-impl Endpoint {
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, NetError> {
-        self.0.request(request).await.map_err(|e| NetError {
-            before: e.is_connect(),
-            text: format!("{e:?}"),
-        })
-    }
-}
-impl NetError {
-    pub fn is_too_large(&self) -> bool {
-        self.text.contains("limit")
-    }
-    pub fn is_before_send(&self) -> bool {
-        self.before
-    }
-}
-pub async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, NetError> {
-    Limited::new(incoming, max)
-        .collect()
-        .await
-        .map(|c| c.to_bytes())
-        .map_err(|e| NetError {
-            text: e.to_string(),
-            before: false,
-        })
 }

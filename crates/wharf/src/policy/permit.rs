@@ -23,6 +23,7 @@ pub struct ConnectPermit {
     pub(super) server: ServerName,
     pub(super) url: SecretUrl,
     pub(super) loopback: bool,
+    pub(super) private_networks: bool,
     pub(super) warnings: Vec<String>,
 }
 
@@ -74,6 +75,10 @@ impl ConnectPermit {
     pub fn loopback(&self) -> bool {
         self.loopback
     }
+    /// Whether addresses of private networks may be dialled.
+    pub fn private_networks(&self) -> bool {
+        self.private_networks
+    }
     /// What a person should know, though it is allowed.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -92,16 +97,5 @@ impl CallPermit {
     /// The tool, by its original name.
     pub fn tool(&self) -> &ToolName {
         &self.tool
-    }
-}
-
-impl ConnectPermit {
-    pub(crate) fn stub(server: ServerName, url: SecretUrl) -> Self {
-        Self {
-            server,
-            url,
-            loopback: true,
-            warnings: Vec::new(),
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! What an HTTP answer is, before its content is looked at: a message, a stream of events, or a refusal.
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION, WWW_AUTHENTICATE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 
@@ -43,10 +43,10 @@ pub(crate) fn content(headers: &HeaderMap) -> Content {
     }
 }
 
-/// A request that could not be answered: whether it ever left decides whether it may be sent again.
-pub(crate) fn unreached(error: &NetError) -> LinkFailure {
-    if error.is_before_send() {
-        LinkFailure::NotSent(error.to_string())
+/// A request that got no answer: whether it ever left decides whether it may be sent again.
+pub(crate) fn unreached(error: NetError) -> LinkFailure {
+    if error.is_before_send() || error.is_refusal() {
+        LinkFailure::Unreached(error)
     } else {
         LinkFailure::Lost(error.to_string())
     }
@@ -70,7 +70,6 @@ pub(crate) async fn refusal(
         Escaped(&inbox.monitor.redactor.redact(&cut)).to_string()
     };
     let challenge = header(WWW_AUTHENTICATE).map(|c| show(&c));
-    let location = header(LOCATION).filter(|_| head.status.is_redirection());
     let body = read_body(body, REFUSAL_READ).await.unwrap_or_default();
     if in_session && is_expired(head.status, &body) {
         return Err(LinkFailure::SessionExpired);
@@ -80,13 +79,9 @@ pub(crate) async fn refusal(
     if is_answer && inbox.take_error(call, body.clone()) {
         return Ok(());
     }
-    let body = match location {
-        Some(to) => format!("it redirects to `{}`; redirects are not followed", show(&to)),
-        None => show(&String::from_utf8_lossy(&body)),
-    };
     Err(LinkFailure::Status {
         status: head.status.as_u16(),
-        body,
+        body: show(&String::from_utf8_lossy(&body)),
         challenge,
     })
 }

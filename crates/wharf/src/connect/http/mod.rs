@@ -187,7 +187,7 @@ impl Core {
         let mut headers = manner.headers.clone();
         headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
         let response = self.target.send(Method::POST, headers, call.body.clone()).await;
-        let response = response.map_err(|e| answer::unreached(&e))?;
+        let response = response.map_err(answer::unreached)?;
         let session = response.headers().get(headers::SESSION).cloned();
         if !response.status().is_success() {
             if let (Era::Modern, Some(session)) = (manner.era, session) {
@@ -208,7 +208,7 @@ impl Core {
                 let body = read_body(response.into_body(), self.inbox.limits.body).await;
                 match body {
                     Ok(body) => self.inbox.take_for(call, body),
-                    Err(e) if e.is_too_large() => self.inbox.refuse(call, e.to_string()),
+                    Err(e @ NetError::TooLarge { .. }) => self.inbox.refuse(call, e.to_string()),
                     Err(e) => return Err(LinkFailure::Lost(e.to_string())),
                 }
             }

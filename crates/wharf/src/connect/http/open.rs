@@ -95,20 +95,11 @@ impl Dock {
             let (server, message) = (config.name.clone(), warning.clone());
             self.events.publish(|| Event::Warning { server, message });
         }
-        let unusable = |reason: String| Error::Connection {
-            server: config.name.clone(),
-            transport: config.transport_name(),
-            reason,
-            stderr: StderrTail::default(),
-            retryable: false,
-        };
-        let endpoint = self.net.endpoint(&permit).map_err(|e| unusable(e.to_string()))?;
-        let uri: Uri = permit
-            .url()
-            .expose()
-            .as_str()
-            .parse()
-            .map_err(|_| unusable("its `url` cannot be requested".into()))?;
+        let endpoint = self.net.for_permit(&permit);
+        let uri: Uri =
+            permit.url().expose().as_str().parse().map_err(|_| {
+                Error::config(format!("server `{}`: its `url` cannot be requested", config.name))
+            })?;
         Ok(Target { endpoint, uri })
     }
 }

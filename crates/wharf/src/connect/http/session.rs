@@ -72,7 +72,7 @@ impl Core {
             .target
             .send(Method::POST, manner.headers.clone(), frame)
             .await;
-        let response = sent.map_err(|e| answer::unreached(&e))?;
+        let response = sent.map_err(answer::unreached)?;
         let status = response.status();
         // Read, so that the connection can be used again.
         let body = read_body(response.into_body(), 4096).await.unwrap_or_default();

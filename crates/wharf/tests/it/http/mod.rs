@@ -1,5 +1,7 @@
 //! Streamable HTTP in both eras, against a server that each test plays by hand.
 
+mod era;
+mod failures;
 mod legacy;
 mod modern;
 pub(crate) mod server;

@@ -14,7 +14,7 @@ use wharf::config::{Remote, ServerConfig, Transport};
 use wharf::connect::{Answering, Dock, EraMemory, Peer};
 use wharf::event::Bus;
 use wharf::names::ServerName;
-use wharf::net::HttpClient;
+use wharf::net::{HttpClient, NetOptions};
 use wharf::policy::Policy;
 use wharf::secret::{Secret, SecretUrl};
 use wharf::wire::{Json, Limits};
@@ -310,7 +310,7 @@ impl Peer for Ears {
 pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
     Dock {
         policy: Policy::strict(),
-        net: HttpClient::stub(),
+        net: HttpClient::new(NetOptions::default()).unwrap(),
         environment: BTreeMap::new(),
         scratch: std::env::temp_dir(),
         limits: Limits::default(),

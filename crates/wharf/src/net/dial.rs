@@ -1,0 +1,195 @@
+//! In: a host and the rules of a permit. Out: a connection to an address that was judged.
+//! A [`Vetted`] list is made only by judging, and only such a list is dialled: nothing is looked up in between.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tower_service::Service;
+
+use super::stream::Stream;
+use super::tls::Tls;
+use super::{NetError, NetOptions, Resolve};
+use crate::policy::{ConnectPermit, address};
+use crate::text::Foreign;
+
+/// How long an address may be silent before the next one is tried beside it.
+const STAGGER: Duration = Duration::from_millis(250);
+/// How many addresses of a host are tried.
+const MAX_ADDRESSES: usize = 8;
+
+/// Opens connections for one endpoint.
+#[derive(Clone)]
+pub(super) struct Connector {
+    loopback: bool,
+    private_networks: bool,
+    timeout: Duration,
+    resolver: Arc<dyn Resolve>,
+    tls: Tls,
+}
+
+/// Addresses that may be dialled.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Vetted(Vec<SocketAddr>);
+
+// === impl Connector ===
+
+impl Connector {
+    pub(super) fn new(permit: &ConnectPermit, options: &NetOptions, tls: Tls) -> Self {
+        Self {
+            loopback: permit.loopback(),
+            private_networks: permit.private_networks(),
+            timeout: options.connect_timeout,
+            resolver: Arc::clone(&options.resolver),
+            tls,
+        }
+    }
+
+    async fn connect(&self, uri: &Uri) -> Result<Stream, NetError> {
+        // The brackets of an IPv6 address belong to the URI, not to the host.
+        let host = uri
+            .host()
+            .unwrap_or_default()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        let secure = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let connecting = async {
+            let tcp = dial(host, self.vet(host, port).await?).await?;
+            if !secure {
+                return Ok(Stream::Clear(TokioIo::new(tcp)));
+            }
+            let tls = self.tls.handshake(host, tcp).await?;
+            Ok(Stream::Tls(Box::new(TokioIo::new(tls))))
+        };
+        let late = |_| NetError::Timeout {
+            host: Foreign::new(host),
+            after: self.timeout,
+        };
+        timeout(self.timeout, connecting).await.map_err(late)?
+    }
+
+    /// The addresses of a host that may be dialled. Literal addresses are judged like any other.
+    pub(super) async fn vet(&self, host: &str, port: u16) -> Result<Vetted, NetError> {
+        let (addresses, loopback) = if let Ok(ip) = host.parse::<IpAddr>() {
+            (vec![ip], self.loopback)
+        } else if address::is_loopback_name(host) {
+            // Nobody else is asked what this machine is called.
+            (
+                vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+                self.loopback,
+            )
+        } else {
+            let unresolved = |reason: String| NetError::Dns {
+                host: Foreign::new(host),
+                reason,
+            };
+            let answers = self
+                .resolver
+                .resolve(host)
+                .await
+                .map_err(|error| unresolved(error.to_string()))?;
+            if answers.is_empty() {
+                return Err(unresolved("it has no address".into()));
+            }
+            // A name that is not ours must not lead to this machine, whatever the permit says about literals.
+            (answers, false)
+        };
+        let mut refused = None;
+        let mut vetted = Vec::new();
+        for ip in addresses {
+            match address::judge(ip, loopback, self.private_networks) {
+                Ok(()) => vetted.push(SocketAddr::new(ip, port)),
+                Err(kind) => refused = refused.or(Some((ip, kind))),
+            }
+        }
+        vetted.truncate(MAX_ADDRESSES);
+        match refused {
+            Some((ip, kind)) if vetted.is_empty() => Err(NetError::Refused {
+                host: Foreign::new(host),
+                ip,
+                kind,
+            }),
+            _ => Ok(Vetted(vetted)),
+        }
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = NetError;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, NetError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), NetError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move { connector.connect(&uri).await })
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector")
+            .field("loopback", &self.loopback)
+            .field("private_networks", &self.private_networks)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Vetted ===
+
+impl Vetted {
+    #[cfg(test)]
+    pub(super) fn addresses(&self) -> &[SocketAddr] {
+        &self.0
+    }
+}
+
+/// The first connection that comes about. An address that fails or stays silent lets the next one start.
+async fn dial(host: &str, vetted: Vetted) -> Result<TcpStream, NetError> {
+    let mut waiting = vetted.0.into_iter();
+    let mut running = FuturesUnordered::new();
+    let mut last = "it has no address".to_owned();
+    loop {
+        match waiting.next() {
+            Some(address) => running.push(open(address)),
+            None if running.is_empty() => {
+                return Err(NetError::Connect {
+                    host: Foreign::new(host),
+                    reason: last,
+                });
+            }
+            None => {}
+        }
+        let patience = if waiting.len() > 0 { STAGGER } else { Duration::MAX };
+        match timeout(patience, running.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => last = error.to_string(),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that opens outbound sockets; the address is vetted"
+    )]
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

@@ -1,0 +1,185 @@
+//! What can go wrong on the way to an endpoint, and whether the request can have left before it did.
+
+use std::error::Error as StdError;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::error::{Error, StderrTail};
+use crate::names::ServerName;
+use crate::policy::address;
+use crate::secret::SecretUrl;
+use crate::text::Foreign;
+
+/// Why a request got no response, or its response cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// The address rules forbid every address of the host. Nothing was contacted.
+    #[error("`{host}` is {ip}, which is {kind}")]
+    Refused {
+        /// The host.
+        host: Foreign,
+        /// The first of its addresses that was refused.
+        ip: IpAddr,
+        /// What kind of address it is.
+        kind: &'static str,
+    },
+    /// The request is for another origin than the permit. Nothing was contacted.
+    #[error("`{to}` is not on the server that may be reached")]
+    OtherOrigin {
+        /// Where it was to go, without its query.
+        to: Foreign,
+    },
+    /// The host's name stands for no address.
+    #[error("`{host}` could not be resolved: {reason}")]
+    Dns {
+        /// The host.
+        host: Foreign,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// No connection came about.
+    #[error("could not connect to `{host}`: {reason}")]
+    Connect {
+        /// The host.
+        host: Foreign,
+        /// What the system said.
+        reason: String,
+    },
+    /// The server could not prove that it is the one it should be.
+    #[error("no trusted TLS connection to `{host}`: {reason}")]
+    Tls {
+        /// The host.
+        host: Foreign,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Connecting took too long.
+    #[error("could not connect to `{host}` within {after:?}")]
+    Timeout {
+        /// The host.
+        host: Foreign,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The server sent us elsewhere, where we do not go.
+    #[error("the server redirects to `{to}`: {reason}")]
+    Redirect {
+        /// Where to.
+        to: Foreign,
+        /// Why it is not followed.
+        reason: &'static str,
+    },
+    /// The request was written to a connection that closed before the server can have read it.
+    #[error("the connection closed before the request was sent")]
+    NotSent,
+    /// The connection broke after the request may have left.
+    #[error("the connection broke: {reason}")]
+    Broken {
+        /// What happened.
+        reason: String,
+    },
+    /// The body is longer than it may be.
+    #[error("the answer is longer than {max} bytes")]
+    TooLarge {
+        /// The limit.
+        max: usize,
+    },
+}
+
+// === impl NetError ===
+
+impl NetError {
+    /// Whether the request certainly never left, so that sending it again cannot make anything happen twice.
+    pub fn is_before_send(&self) -> bool {
+        match self {
+            Self::Refused { .. }
+            | Self::OtherOrigin { .. }
+            | Self::Dns { .. }
+            | Self::Connect { .. }
+            | Self::Tls { .. }
+            | Self::Timeout { .. }
+            | Self::NotSent => true,
+            Self::Redirect { .. } | Self::Broken { .. } | Self::TooLarge { .. } => false,
+        }
+    }
+
+    /// Whether a rule of ours said no, rather than the network.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { .. } | Self::OtherOrigin { .. } | Self::Redirect { .. }
+        )
+    }
+
+    /// The error for whoever wanted to connect to a server. For a request that was under way, ask
+    /// [`is_before_send`](Self::is_before_send) first: this cannot say that an outcome is unknown.
+    pub fn into_error(self, server: &ServerName, transport: &'static str) -> Error {
+        if self.is_refusal() {
+            let hint = match &self {
+                Self::Refused { ip, .. } if address::judge(*ip, false, true).is_ok() => {
+                    "to reach servers in your own network, write in your `wharf.toml`:\n  [policy]\n  private_networks = true"
+                }
+                Self::Refused { .. } => {
+                    "this kind of address is never reached through a name; see what the name stands for"
+                }
+                _ => "if you trust the other address, make it the server's `url`",
+            };
+            return Error::Denied {
+                what: format!("server `{server}`: {self}"),
+                rule: "the address rules".into(),
+                hint: hint.into(),
+            };
+        }
+        let retryable = matches!(
+            self,
+            Self::Dns { .. } | Self::Connect { .. } | Self::Timeout { .. } | Self::NotSent
+        );
+        Error::Connection {
+            server: server.clone(),
+            transport,
+            reason: self.to_string(),
+            stderr: StderrTail::default(),
+            retryable,
+        }
+    }
+
+    /// Finds our own error in what the HTTP client says, or reads from it whether the request left.
+    pub(super) fn from_client(error: &hyper_util::client::legacy::Error) -> Self {
+        let mut cause: Option<&(dyn StdError + 'static)> = error.source();
+        while let Some(inner) = cause {
+            if let Some(ours) = inner.downcast_ref::<Self>() {
+                return ours.clone();
+            }
+            // hyper says "canceled" only of requests that it had not begun to write.
+            if inner
+                .downcast_ref::<hyper::Error>()
+                .is_some_and(hyper::Error::is_canceled)
+            {
+                return Self::NotSent;
+            }
+            cause = inner.source();
+        }
+        Self::Broken { reason: chain(error) }
+    }
+}
+
+/// An error with its causes, on one line.
+pub(super) fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        cause = inner.source();
+    }
+    crate::text::Escaped(&text).to_string()
+}
+
+/// An address for an error: without query and password.
+pub(super) fn shown(url: &url::Url) -> Foreign {
+    SecretUrl::new(url.clone()).to_string().into()
+}

@@ -1,0 +1,54 @@
+//! In: a caller, a server's lists and a tool's original name. Out: whether the tool is there for anybody at all.
+//! Listing and calling ask the same question here, so that a hidden tool cannot be called either.
+
+use super::{CallPermit, Policy};
+use crate::config::ServerConfig;
+use crate::error::{Error, Result};
+use crate::names::{CallerName, ToolName};
+
+/// Whether a server's lists let a tool be seen: in `enabled_tools` if there is one, and not in `disabled_tools`.
+pub fn is_visible(server: &ServerConfig, tool: &ToolName) -> bool {
+    hidden_by(server, tool).is_none()
+}
+
+impl Policy {
+    /// May this caller call this tool of this server?
+    pub fn permit_call(
+        &self,
+        caller: &CallerName,
+        server: &ServerConfig,
+        tool: &ToolName,
+    ) -> Result<CallPermit> {
+        if !server.enabled {
+            return Err(Error::Denied {
+                what: format!("tool `{tool}` of server `{}`", server.name),
+                rule: format!("`enabled = false` of server `{}`", server.name),
+                hint: format!("set `enabled = true` for `{}`", server.name),
+            });
+        }
+        if let Some((list, hint)) = hidden_by(server, tool) {
+            return Err(Error::Denied {
+                what: format!("tool `{tool}` of server `{}`", server.name),
+                rule: format!("`{list}` of server `{}`", server.name),
+                hint,
+            });
+        }
+        Ok(CallPermit {
+            caller: caller.clone(),
+            server: server.name.clone(),
+            tool: tool.clone(),
+        })
+    }
+}
+
+/// The list that hides a tool, and how to change it. The blocklist speaks after the allowlist.
+fn hidden_by(server: &ServerConfig, tool: &ToolName) -> Option<(&'static str, String)> {
+    let names = |list: &[String]| list.iter().any(|name| name == tool.as_str());
+    if names(&server.disabled_tools) {
+        return Some(("disabled_tools", format!("take `{tool}` out of `disabled_tools`")));
+    }
+    match &server.enabled_tools {
+        Some(list) if !names(list) => Some(("enabled_tools", format!("add `{tool}` to `enabled_tools`"))),
+        _ => None,
+    }
+}
