@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::inbox::{Closed, Failure, Inbox, Life, Progress, Strays};
+use super::inbox::{Closed, Failure, Inbox, Strays};
+use super::life::{Life, Progress};
 use super::link::{Link, LinkFailure, Outgoing, Sent};
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Era, ServerInfo, meta, method};

@@ -3,18 +3,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::Peer;
-use crate::event::{Bus, Event};
+use super::life::{Life, Progress};
+use super::monitor::Monitor;
+use crate::event::Event;
 use crate::mcp::{code, meta, method};
 use crate::names::ServerName;
-use crate::secret::Redactor;
 use crate::text::Foreign;
 use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcError, Ticket};
 
@@ -38,14 +37,6 @@ pub(crate) struct Inbox {
     pub(crate) monitor: Monitor,
 }
 
-/// What is shown of the traffic of a server with `debug`.
-#[derive(Clone)]
-pub(crate) struct Monitor {
-    pub(crate) events: Bus,
-    pub(crate) debug: bool,
-    pub(crate) redactor: Redactor,
-}
-
 /// Why a connection ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Closed {
@@ -63,27 +54,6 @@ pub(crate) enum Failure {
     Malformed(String),
     /// The connection ended first.
     Closed(Closed),
-}
-
-/// Signs of life of a call, and where its progress goes.
-#[derive(Debug)]
-pub(crate) struct Life {
-    started: Instant,
-    last_ms: AtomicU64,
-    sink: Option<mpsc::Sender<Progress>>,
-    /// It stays open to hear news: it is no call that somebody waits for.
-    pub(crate) standing: bool,
-}
-
-/// How far a call is.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    /// How far; only grows.
-    pub progress: f64,
-    /// Of how much, if the server knows.
-    pub total: Option<f64>,
-    /// What the server is doing.
-    pub message: Option<Foreign>,
 }
 
 /// What arrived that nobody was waiting for.
@@ -114,9 +84,6 @@ struct Counters {
 
 /// The most requests of one server that are answered at the same time.
 const ASKING: usize = 16;
-/// How much of a message is shown in a `Traffic` event.
-const SHOWN: usize = 4096;
-
 // === impl Inbox ===
 
 impl Inbox {
@@ -177,42 +144,42 @@ impl Inbox {
 
     /// Takes one frame from the server.
     pub(crate) fn take(&self, frame: Bytes) {
+        self.take_as(None, frame);
+    }
+
+    /// Takes one frame that came in the answer to a call: an error in it without an id is that call's. Says what is
+    /// wrong with a frame that cannot be taken and does not say whose it is.
+    pub(crate) fn take_for(&self, call: u64, frame: Bytes) -> Option<String> {
+        self.take_as(Some(call), frame)
+    }
+
+    fn take_as(&self, call: Option<u64>, frame: Bytes) -> Option<String> {
         self.monitor.traffic(&self.server, false, &frame);
         let mut messages = wire::parse_frame(frame, self.limits.depth);
         if messages.len() != 1 && !self.batches.load(Ordering::Relaxed) {
             self.refuse_batch(&messages);
-            return;
+            return None;
         }
-        messages.drain(..).for_each(|message| match message {
-            Ok(message) => self.sort(message),
-            Err(malformed) => self.malformed(malformed),
-        });
-    }
-
-    /// Takes one frame that came in the answer to a call: an error in it without an id is that call's.
-    pub(crate) fn take_for(&self, call: u64, frame: Bytes) {
-        if memchr::memmem::find(&frame, b"\"error\"").is_some() && self.take_nameless(call, &frame) {
-            self.monitor.traffic(&self.server, false, &frame);
-            return;
-        }
-        self.take(frame);
-    }
-
-    fn take_nameless(&self, call: u64, frame: &Bytes) -> bool {
-        let mut messages = wire::parse_frame(frame.clone(), self.limits.depth);
-        match (messages.pop(), messages.is_empty()) {
-            (
-                Some(Ok(Message::Response {
-                    id: ReplyId::Null | ReplyId::Unknown,
-                    outcome: Err(error),
-                })),
-                true,
-            ) => {
-                self.deliver(call, Err(error));
-                true
+        let mut wrong = None;
+        for message in messages.drain(..) {
+            match (message, call) {
+                (
+                    Ok(Message::Response {
+                        id: ReplyId::Null | ReplyId::Unknown,
+                        outcome: Err(error),
+                    }),
+                    Some(call),
+                ) => self.deliver(call, Err(error)),
+                (Ok(message), _) => self.sort(message),
+                (Err(malformed), _) => {
+                    if malformed.id.is_none() {
+                        wrong = Some(malformed.reason.clone());
+                    }
+                    self.malformed(malformed);
+                }
             }
-            _ => false,
         }
+        wrong
     }
 
     /// Takes the body of a refusal of a call. If it is an error of JSON-RPC, it is that call's, whatever id it names:
@@ -483,55 +450,6 @@ fn write_answer(id: &Json, outcome: &Result<Json, RpcError>) -> Vec<u8> {
 impl Drop for Standing {
     fn drop(&mut self) {
         self.0.standing.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-// === impl Life ===
-
-impl Life {
-    pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>, standing: bool) -> Arc<Self> {
-        Arc::new(Self {
-            started: Instant::now(),
-            last_ms: AtomicU64::new(0),
-            sink,
-            standing,
-        })
-    }
-
-    pub(crate) fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// When the server last gave a sign; the start counts as one.
-    pub(crate) fn last_sign(&self) -> Instant {
-        self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
-    }
-
-    fn sign(&self, progress: Progress) {
-        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_ms.store(elapsed, Ordering::Relaxed);
-        if let Some(sink) = &self.sink {
-            // A caller that does not keep up misses steps of progress, nothing else.
-            let _ = sink.try_send(progress);
-        }
-    }
-}
-
-// === impl Monitor ===
-
-impl Monitor {
-    pub(crate) fn traffic(&self, server: &ServerName, sent: bool, frame: &[u8]) {
-        if self.debug {
-            self.events.publish(|| {
-                let cut = String::from_utf8_lossy(&frame[..frame.len().min(SHOWN)]);
-                let message = Foreign::from(self.redactor.redact(cut.trim_end()).into_owned());
-                Event::Traffic {
-                    server: server.clone(),
-                    sent,
-                    message,
-                }
-            });
-        }
     }
 }
 

@@ -1,4 +1,5 @@
 //! HTTP+SSE, the transport of 2024-11-05.
+#![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -23,13 +23,12 @@ const REFUSAL_SHOWN: usize = 300;
 
 pub(crate) fn content(headers: &HeaderMap) -> Content {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-    if let Some(encoding) = headers.get(CONTENT_ENCODING).map(text) {
-        if encoding != "identity" {
-            return Content::Other(format!(
-                "it is compressed with `{}`, which nobody asked for",
-                Escaped(&encoding)
-            ));
-        }
+    let encoding = headers.get(CONTENT_ENCODING).map(text);
+    if let Some(encoding) = encoding.filter(|e| e != "identity") {
+        return Content::Other(format!(
+            "it is compressed with `{}`, which nobody asked for",
+            Escaped(&encoding)
+        ));
     }
     let kind = headers.get(CONTENT_TYPE).map(text).unwrap_or_default();
     match kind.split(';').next().unwrap_or_default().trim() {
@@ -53,7 +52,7 @@ pub(crate) fn unreached(error: NetError) -> LinkFailure {
 }
 
 /// Reads a refusal. An error of JSON-RPC in it is the call's, whatever id it names; anything else is a status.
-/// 401 and 403 are about who asks and 5xx about an outage: their bodies are no answers.
+/// Statuses about who asks, when, and how much, and those of an outage, say more than their bodies.
 pub(crate) async fn refusal(
     inbox: &Inbox,
     call: u64,
@@ -74,8 +73,8 @@ pub(crate) async fn refusal(
     if in_session && is_expired(head.status, &body) {
         return Err(LinkFailure::SessionExpired);
     }
-    let is_answer = head.status.is_client_error()
-        && !matches!(head.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let is_answer =
+        head.status.is_client_error() && !matches!(head.status.as_u16(), 401 | 403 | 407 | 408 | 429);
     if is_answer && inbox.take_error(call, body.clone()) {
         return Ok(());
     }

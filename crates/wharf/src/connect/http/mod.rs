@@ -204,22 +204,21 @@ impl Core {
 
     async fn receive(&self, call: u64, era: Era, response: Response<Incoming>) -> Result<(), LinkFailure> {
         match answer::content(response.headers()) {
-            Content::Json => {
-                let body = read_body(response.into_body(), self.inbox.limits.body).await;
-                match body {
-                    Ok(body) => self.inbox.take_for(call, body),
-                    Err(e @ NetError::TooLarge { .. }) => self.inbox.refuse(call, e.to_string()),
-                    Err(e) => return Err(LinkFailure::Lost(e.to_string())),
+            Content::Json => match read_body(response.into_body(), self.inbox.limits.body).await {
+                Ok(body) => {
+                    let wrong = self.inbox.take_for(call, body);
+                    let wrong = wrong.unwrap_or_else(|| "the HTTP answer holds no answer to it".into());
+                    self.inbox.refuse(call, wrong);
                 }
-            }
+                Err(e @ NetError::TooLarge { .. }) => self.inbox.refuse(call, e.to_string()),
+                Err(e) => return Err(LinkFailure::Lost(e.to_string())),
+            },
             Content::Events => {
                 let events = Events::new(response.into_body(), self.inbox.limits.event);
                 return self.follow(call, era, events).await;
             }
             Content::Other(what) => self.inbox.refuse(call, what),
         }
-        self.inbox
-            .refuse(call, "the body of the HTTP answer is not the answer to it".into());
         Ok(())
     }
 

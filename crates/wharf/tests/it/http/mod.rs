@@ -1,4 +1,5 @@
 //! Streamable HTTP in both eras, against a server that each test plays by hand.
+#![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod era;
 mod failures;
