@@ -56,10 +56,12 @@ const PROBE_AT_LEAST: Duration = Duration::from_secs(10);
 pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let time = (left / PROBE_SHARE).max(PROBE_AT_LEAST).min(left * 2 / 3);
-    let mut request = Request::new(method::DISCOVER, Members::new(), time);
-    request.hard_timeout = time;
-    let meta = modern_meta(intro, Revision::NEWEST_MODERN);
-    match wire.attempt(&mut request, Some(&meta)).await {
+    let mut ended = discover(wire, intro, Revision::NEWEST_MODERN, time).await;
+    if let Some(revision) = offered_instead(&ended) {
+        wire.link.agreed(revision);
+        ended = discover(wire, intro, revision, time).await;
+    }
+    match ended {
         Ended::Answer(Ok(result)) => read_discover(wire, &result),
         Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
             match supported(rpc.data.as_ref()) {
@@ -80,10 +82,30 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
         Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
         Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
-        other => Err(wire
-            .judge(other, &request)
-            .err()
-            .unwrap_or_else(|| Error::Internal("probe".into()))),
+        other => {
+            let request = Request::new(method::DISCOVER, Members::new(), time);
+            let error = wire.judge(other, &request).err();
+            Err(error.unwrap_or_else(|| Error::Internal("probe".into())))
+        }
+    }
+}
+
+async fn discover(wire: &Wire, intro: &Introduction, revision: Revision, time: Duration) -> Ended {
+    let mut request = Request::new(method::DISCOVER, Members::new(), time);
+    request.hard_timeout = time;
+    wire.attempt(&mut request, Some(&modern_meta(intro, revision)))
+        .await
+}
+
+/// The modern revision that a server names when it refuses the one it was asked in.
+fn offered_instead(ended: &Ended) -> Option<Revision> {
+    match ended {
+        Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
+            let offered = supported(rpc.data.as_ref());
+            let ours = offered.iter().filter_map(|v| Revision::parse(v));
+            ours.filter(|r| r.era() == Era::Modern).max()
+        }
+        _ => None,
     }
 }
 
@@ -180,7 +202,10 @@ fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
         #[serde(rename = "io.modelcontextprotocol/serverInfo")]
         server_info: Option<Implementation>,
     }
-    let shape: Shape = result.to().map_err(|e| broken(wire, method::DISCOVER, &e))?;
+    // Some legacy servers answer whatever they do not know with an empty result.
+    let Ok(shape) = result.to::<Shape>() else {
+        return Ok(Probe::Legacy);
+    };
     // Some list their legacy revisions too; only a modern one may be used on the modern wire.
     let ours = shape.supported_versions.iter().filter_map(|v| Revision::parse(v));
     let Some(revision) = ours.filter(|r| r.era() == Era::Modern).max() else {

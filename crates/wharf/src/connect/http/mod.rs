@@ -141,7 +141,7 @@ impl HttpLink {
         self.0.end_handshake(Bytes::from(frame)).await
     }
 
-    /// Sends a notification, after those that were sent before it.
+    /// Sends a notification, after those that were sent before it. The modern era has none over HTTP.
     pub(crate) fn notify(&self, frame: Vec<u8>) {
         self.0.inbox.monitor.traffic(&self.0.inbox.server, true, &frame);
         if let Some(clerk) = self.0.clerk.get() {
