@@ -40,6 +40,13 @@ pub(super) enum Probe {
     Gone,
 }
 
+/// A handshake that failed.
+pub(super) struct Turned {
+    pub(super) error: Error,
+    /// The server did not know the question, as opposed to having no answer.
+    pub(super) refused: bool,
+}
+
 /// How much of the time to be ready a probe may take: a server that ignores it still has to shake hands.
 const PROBE_SHARE: u32 = 3;
 /// Slow interpreters need seconds to say their first word.
@@ -49,10 +56,12 @@ const PROBE_AT_LEAST: Duration = Duration::from_secs(10);
 pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let time = (left / PROBE_SHARE).max(PROBE_AT_LEAST).min(left * 2 / 3);
-    let mut request = Request::new(method::DISCOVER, Members::new(), time);
-    request.hard_timeout = time;
-    let meta = modern_meta(intro, Revision::NEWEST_MODERN);
-    match wire.attempt(&mut request, Some(&meta)).await {
+    let mut ended = discover(wire, intro, Revision::NEWEST_MODERN, time).await;
+    if let Some(revision) = offered_instead(&ended) {
+        wire.link.agreed(revision);
+        ended = discover(wire, intro, revision, time).await;
+    }
+    match ended {
         Ended::Answer(Ok(result)) => read_discover(wire, &result),
         Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
             match supported(rpc.data.as_ref()) {
@@ -62,14 +71,41 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         }
         Ended::Answer(Err(Failure::Rpc(rpc))) if code::is_modern(rpc.code) => {
             let reason = format!("it refused `server/discover`: {rpc}");
-            Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
+            Err(Error::Protocol {
+                server: wire.server.clone(),
+                reason,
+                stderr: wire.link.stderr(),
+            })
         }
         // Any other error is how a server of the older era says that it does not know the question.
         Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Ok(Probe::Legacy),
         Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
         Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
         Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
-        other => Err(wire.judge(other, &request).err().unwrap_or_else(|| Error::Internal("probe".into()))),
+        other => {
+            let request = Request::new(method::DISCOVER, Members::new(), time);
+            let error = wire.judge(other, &request).err();
+            Err(error.unwrap_or_else(|| Error::Internal("probe".into())))
+        }
+    }
+}
+
+async fn discover(wire: &Wire, intro: &Introduction, revision: Revision, time: Duration) -> Ended {
+    let mut request = Request::new(method::DISCOVER, Members::new(), time);
+    request.hard_timeout = time;
+    wire.attempt(&mut request, Some(&modern_meta(intro, revision)))
+        .await
+}
+
+/// The modern revision that a server names when it refuses the one it was asked in.
+fn offered_instead(ended: &Ended) -> Option<Revision> {
+    match ended {
+        Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
+            let offered = supported(rpc.data.as_ref());
+            let ours = offered.iter().filter_map(|v| Revision::parse(v));
+            ours.filter(|r| r.era() == Era::Modern).max()
+        }
+        _ => None,
     }
 }
 
@@ -80,6 +116,11 @@ fn is_legacy_status(status: u16) -> bool {
 
 /// Shakes hands with a legacy server.
 pub(super) async fn initialize(wire: Wire, intro: &Introduction) -> Result<Connection> {
+    try_initialize(wire, intro).await.map_err(|turned| turned.error)
+}
+
+/// Shakes hands with a server that may turn out to speak an older transport.
+pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<Connection, Turned> {
     let mut params = Members::new();
     params
         .text("protocolVersion", Revision::NEWEST_LEGACY.as_str())
@@ -88,14 +129,30 @@ pub(super) async fn initialize(wire: Wire, intro: &Introduction) -> Result<Conne
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let mut request = Request::new(method::INITIALIZE, params, left);
     request.hard_timeout = left;
-    let result = wire.request(&mut request, None).await?;
+    let ended = wire.attempt(&mut request, None).await;
+    let refused = match &ended {
+        Ended::Failed(LinkFailure::Status { status, .. }) => is_legacy_status(*status),
+        Ended::Answer(Err(Failure::Rpc(rpc))) => !code::is_modern(rpc.code),
+        _ => false,
+    };
+    let result = wire
+        .judge(ended, &request)
+        .map_err(|error| Turned { error, refused })?;
     let info = read_initialize(&wire, &result)?;
     if info.revision.has_batches() {
         wire.inbox.allow_batches();
     }
     wire.link.agreed(info.revision);
-    wire.link.notify(wire::notification(method::INITIALIZED, &Members::new()));
-    Ok(Connection::new(wire, info, Members::new()))
+    let frame = wire::notification(method::INITIALIZED, &Members::new());
+    let told = tokio::time::timeout_at(intro.deadline, wire.link.initialized(frame)).await;
+    match told {
+        Ok(Ok(())) => Ok(Connection::new(wire, info, Members::new())),
+        Ok(Err(failure)) => Err(wire.failed(failure, &request).into()),
+        Err(_) => Err(wire
+            .judge(Ended::TimedOut(left), &request)
+            .err()
+            .map_or_else(|| Turned::from(Error::Internal("handshake".into())), Turned::from)),
+    }
 }
 
 /// A modern server needs no handshake: what it discovered is enough.
@@ -107,7 +164,19 @@ pub(super) fn modern(wire: Wire, info: ServerInfo, intro: &Introduction) -> Conn
 
 /// What to remember of a probe.
 pub(super) fn verdict(era: Era) -> Verdict {
-    Verdict { era, at: SystemTime::now() }
+    Verdict {
+        era,
+        at: SystemTime::now(),
+    }
+}
+
+impl From<Error> for Turned {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            refused: false,
+        }
+    }
 }
 
 fn modern_meta(intro: &Introduction, revision: Revision) -> Members {
@@ -133,11 +202,17 @@ fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
         #[serde(rename = "io.modelcontextprotocol/serverInfo")]
         server_info: Option<Implementation>,
     }
-    let shape: Shape = result.to().map_err(|e| broken(wire, method::DISCOVER, &e))?;
+    // Some legacy servers answer whatever they do not know with an empty result.
+    let Ok(shape) = result.to::<Shape>() else {
+        return Ok(Probe::Legacy);
+    };
     // Some list their legacy revisions too; only a modern one may be used on the modern wire.
     let ours = shape.supported_versions.iter().filter_map(|v| Revision::parse(v));
     let Some(revision) = ours.filter(|r| r.era() == Era::Modern).max() else {
-        let any_legacy = shape.supported_versions.iter().any(|v| Revision::parse(v).is_some());
+        let any_legacy = shape
+            .supported_versions
+            .iter()
+            .any(|v| Revision::parse(v).is_some());
         return if any_legacy {
             Ok(Probe::Legacy)
         } else {
@@ -173,11 +248,17 @@ fn read_initialize(wire: &Wire, result: &Json) -> Result<ServerInfo> {
 
 fn broken(wire: &Wire, method: &str, error: &serde_json::Error) -> Error {
     let reason = format!("its answer to `{method}` cannot be read: {error}");
-    Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() }
+    Error::Protocol {
+        server: wire.server.clone(),
+        reason,
+        stderr: wire.link.stderr(),
+    }
 }
 
 fn supported(data: Option<&Json>) -> Vec<String> {
-    data.and_then(|d| d.member("supported")).and_then(|s| s.to().ok()).unwrap_or_default()
+    data.and_then(|d| d.member("supported"))
+        .and_then(|s| s.to().ok())
+        .unwrap_or_default()
 }
 
 fn unknown_versions(wire: &Wire, versions: &[String]) -> Error {
