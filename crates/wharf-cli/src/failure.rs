@@ -177,7 +177,7 @@ fn in_cli_words(error: &Error) -> Option<String> {
         Error::Timeout { .. } => {
             Some("wait longer with `--timeout 2m`, or set `timeout` for the server".into())
         }
-        Error::Connection { retryable: true, .. } => {
+        Error::Connection { retryable: true, transport: "stdio", .. } => {
             Some("nothing was run, so it may be tried again; `-v` shows all that the server writes".into())
         }
         Error::UnknownServer { hint, .. } => Some(format!("{hint} (`wharf servers` lists them all)")),

@@ -130,3 +130,22 @@ fn l100_ctrl_c_ends_the_call_and_the_server() {
     let alive = Command::new("kill").args(["-0", pid.trim()]).output().unwrap().status.success();
     assert!(!alive, "the server is still there");
 }
+
+#[test]
+fn l100_from_add_to_answer_over_http() {
+    let desk = Desk::new();
+    let mut server = desk.command(&["test-server", "--http", "127.0.0.1:0"]).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let url = said.trim().strip_prefix("listening on ").unwrap().to_owned();
+    desk.run(&["add", "far", &url]).ok();
+    desk.run(&["add", "old", "-t", "sse", &url.replace("/mcp", "/sse")]).ok();
+    let far = desk.run(&["call", "far", "echo", "message=hello"]);
+    let old = desk.run(&["call", "old", "add", "a=20", "b=22"]);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!((far.ok().out.as_str(), old.ok().out.as_str()), ("hello\n", "42\n"));
+
+    let gone = desk.run(&["call", "far", "echo", "message=hello"]);
+    assert_eq!(gone.code, 4, "{gone:?}");
+}
