@@ -26,6 +26,8 @@ pub(super) struct Introduction {
     pub(super) info: Json,
     /// When the server must be ready.
     pub(super) deadline: Instant,
+    /// How long that was from the start.
+    pub(super) time: Duration,
 }
 
 /// What the probe showed.
@@ -34,7 +36,7 @@ pub(super) enum Probe {
     Modern(ServerInfo),
     /// It answered as a legacy server does. Worth remembering.
     Legacy,
-    /// It did not answer. Treated as legacy, not remembered.
+    /// It did not answer, or nothing that can be understood. Treated as legacy, not remembered.
     Silent,
     /// It went away: some servers leave at the first word they do not know. It must be started anew.
     Gone,
@@ -65,7 +67,9 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
             Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
         }
         // Any other error is how a server of the older era says that it does not know the question.
-        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Ok(Probe::Legacy),
+        Ended::Answer(Err(Failure::Rpc(_))) => Ok(Probe::Legacy),
+        // It said something, but nothing that says what it is.
+        Ended::Answer(Err(Failure::Malformed(_))) => Ok(Probe::Silent),
         Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
         Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
         Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
@@ -88,7 +92,10 @@ pub(super) async fn initialize(wire: Wire, intro: &Introduction) -> Result<Conne
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let mut request = Request::new(method::INITIALIZE, params, left);
     request.hard_timeout = left;
-    let result = wire.request(&mut request, None).await?;
+    let result = match wire.attempt(&mut request, None).await {
+        Ended::TimedOut(_) => return Err(not_ready(&wire, intro)),
+        ended => wire.judge(ended, &request)?,
+    };
     let info = read_initialize(&wire, &result)?;
     if info.revision.has_batches() {
         wire.inbox.allow_batches();
@@ -169,6 +176,16 @@ fn read_initialize(wire: &Wire, result: &Json) -> Result<ServerInfo> {
         capabilities: shape.capabilities.unwrap_or_else(Json::empty_object),
         instructions: shape.instructions.map(Foreign::from),
     })
+}
+
+fn not_ready(wire: &Wire, intro: &Introduction) -> Error {
+    Error::Connection {
+        server: wire.server.clone(),
+        transport: wire.transport,
+        reason: format!("it was not ready within {:?} (`start_timeout`)", intro.time),
+        stderr: wire.link.stderr(),
+        retryable: false,
+    }
 }
 
 fn broken(wire: &Wire, method: &str, error: &serde_json::Error) -> Error {

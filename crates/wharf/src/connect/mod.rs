@@ -20,6 +20,7 @@ pub use connection::{Connection, Request};
 pub use era::{EraMemory, EraStore, Verdict};
 pub use inbox::{Progress, Strays};
 pub use pool::Pool;
+pub use stdio::Leaving;
 
 use std::pin::Pin;
 

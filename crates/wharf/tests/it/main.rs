@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
 
 mod calls;
+mod frames;
 mod names;
 mod names_secret;
 mod net;
