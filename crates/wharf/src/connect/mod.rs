@@ -27,6 +27,7 @@ pub use inbox::Strays;
 pub use life::Progress;
 pub use pool::Pool;
 pub use program::{Inspected, inspect};
+pub use stdio::Leaving;
 
 use std::pin::Pin;
 

@@ -5,6 +5,7 @@ mod calls;
 mod config;
 mod config_edit;
 mod config_trust;
+mod frames;
 mod http;
 mod names;
 mod names_secret;
