@@ -16,7 +16,7 @@ use crate::names::ServerName;
 use crate::text::Foreign;
 use crate::wire::{Json, Members, RpcError};
 
-pub use form::Form;
+pub use form::{Field, Form, Kind};
 
 /// Something a server wants to know before it goes on.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
@@ -40,6 +41,8 @@ struct Queue {
 
 /// What may wait for a server that does not read. A request of ten megabytes still fits.
 const QUEUE_MAX: usize = 32 * 1024 * 1024;
+/// How long to wait for the end of a server that has closed its standard input.
+const MOMENT: Duration = Duration::from_secs(1);
 
 impl PipeLink {
     /// Starts reading and writing. The reader ends when the server closes its side.
@@ -64,9 +67,23 @@ impl PipeLink {
     }
 
     /// Sends a request. Its answer comes through the reader.
-    pub(crate) fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
+    pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         self.inbox.monitor.traffic(&self.inbox.server, true, &out.frame);
-        self.writer.send(out.frame).map(Sent).map_err(LinkFailure::NotSent)
+        match self.writer.send(out.frame) {
+            Ok(start) => Ok(Sent(start)),
+            Err(reason) => Err(LinkFailure::NotSent(self.last_words(reason).await)),
+        }
+    }
+
+    /// How a server left says more than that it does not read any more; the reader hears of it in a moment.
+    async fn last_words(&self, reason: String) -> String {
+        if self.writer.lock().pipe.is_some() {
+            return reason;
+        }
+        match tokio::time::timeout(MOMENT, self.inbox.until_closed()).await {
+            Ok(closed) => closed.reason,
+            Err(_) => reason,
+        }
     }
 
     /// Whether any byte of a request went into the pipe.

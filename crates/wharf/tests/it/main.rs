@@ -14,6 +14,7 @@ mod outcome;
 mod policy_env;
 mod policy_launch;
 mod policy_remote;
+mod policy_settings;
 mod schema;
 mod sse;
 mod support;
