@@ -42,7 +42,8 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     if profile {
         // Only the library, a few calls: for a profiler that counts instructions.
-        let case = Case { calls: 2_000, ..CASES[0] };
+        let case = &CASES[usize::from(std::env::args().any(|arg| arg == "--large"))];
+        let case = Case { calls: case.calls.min(2_000), ..*case };
         let took = runtime.block_on(async { tokio::spawn(async move { through_library(&case).await }).await.unwrap() });
         return println!("{took:.1?}");
     }

@@ -64,8 +64,6 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const STACK: usize = 128 * 1024 * 1024;
 /// Arguments larger than this are read and checked aside.
 const INLINE_BYTES: usize = 64 * 1024;
-/// The deepest nesting of arguments, as for every message.
-const ARGUMENTS_DEPTH: usize = 127;
 
 // === impl Validators ===
 
@@ -171,9 +169,8 @@ fn read(arguments: &Json) -> Result<Value, Misfit> {
         let got = words::short(arguments.as_str());
         return Err(Misfit::arguments(format!("the arguments must be an object, got {got}")));
     }
-    let strict = Json::parse_strict(arguments.bytes().clone(), ARGUMENTS_DEPTH);
-    let strict = strict.map_err(|e| {
+    arguments.refuse_duplicates().map_err(|e| {
         Misfit::arguments(format!("the arguments cannot be read: {}", words::short(&e.to_string())))
     })?;
-    strict.to().map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
+    arguments.to().map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
 }

@@ -1,6 +1,6 @@
 //! A live connection: raw parameters in, raw result out, exactly one end for every request.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -348,13 +348,12 @@ fn status_reason(status: u16, body: &str) -> String {
 
 /// Adds `_meta`: what the era wants in every request, and the token under which progress is reported.
 fn add_meta(request: &mut Request<'_>, base: Option<&Members>, id: u64) {
-    let wants_progress = request.method == method::TOOLS_CALL;
-    let mut all = base.cloned().unwrap_or_default();
-    if wants_progress {
-        all.number(meta::PROGRESS_TOKEN, id);
-    }
-    if !all.is_empty() {
-        request.params.object("_meta", &all);
+    static NOTHING: LazyLock<Members> = LazyLock::new(Members::default);
+    let base = base.unwrap_or(&NOTHING);
+    if request.method == method::TOOLS_CALL {
+        request.params.object_and_number("_meta", base, (meta::PROGRESS_TOKEN, id));
+    } else if !base.is_empty() {
+        request.params.object("_meta", base);
     }
 }
 

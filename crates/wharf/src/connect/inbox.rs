@@ -175,33 +175,32 @@ impl Inbox {
 
     fn take_as(&self, call: Option<u64>, frame: Bytes) -> Option<String> {
         self.monitor.traffic(&self.server, false, &frame);
+        if !wire::is_batch(&frame) {
+            return self.take_message(call, wire::parse_message(frame, self.limits.depth));
+        }
+        let messages = wire::parse_frame(frame, self.limits.depth);
         // A batch of one is a batch.
-        let is_batch = frame.trim_ascii_start().first() == Some(&b'[');
-        let mut messages = wire::parse_frame(frame, self.limits.depth);
-        if is_batch && !self.batches.load(Ordering::Relaxed) {
+        if !self.batches.load(Ordering::Relaxed) {
             self.refuse_batch(&messages);
             return None;
         }
-        let mut wrong = None;
-        for message in messages.drain(..) {
-            match (message, call) {
-                (
-                    Ok(Message::Response {
-                        id: ReplyId::Null | ReplyId::Unknown,
-                        outcome: Err(error),
-                    }),
-                    Some(call),
-                ) => self.deliver(call, Err(error)),
-                (Ok(message), _) => self.sort(message),
-                (Err(malformed), _) => {
-                    if malformed.id.is_none() {
-                        wrong = Some(malformed.reason.clone());
-                    }
-                    self.malformed(malformed);
-                }
+        messages.into_iter().filter_map(|message| self.take_message(call, message)).last()
+    }
+
+    fn take_message(&self, call: Option<u64>, message: Result<Message, Malformed>) -> Option<String> {
+        match (message, call) {
+            (
+                Ok(Message::Response { id: ReplyId::Null | ReplyId::Unknown, outcome: Err(error) }),
+                Some(call),
+            ) => self.deliver(call, Err(error)),
+            (Ok(message), _) => self.sort(message),
+            (Err(malformed), _) => {
+                let wrong = malformed.id.is_none().then(|| malformed.reason.clone());
+                self.malformed(malformed);
+                return wrong;
             }
         }
-        wrong
+        None
     }
 
     /// Takes the body of a refusal of a call. If it is an error of JSON-RPC, it is that call's, whatever id it names:

@@ -79,10 +79,20 @@ pub struct RpcError {
 /// fill the memory with complaints.
 const BATCH: usize = 1000;
 
+/// Whether a frame holds several messages.
+pub fn is_batch(frame: &[u8]) -> bool {
+    first_visible(frame) == Some(b'[')
+}
+
+/// Takes a frame of one message apart.
+pub fn parse_message(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
+    parse_one(frame, max_depth)
+}
+
 /// Takes one frame apart. A batch gives its messages in order; whether batches are allowed is for the caller to say.
 /// There is always at least one message or complaint.
 pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malformed>> {
-    if first_visible(&frame) == Some(b'[') {
+    if is_batch(&frame) {
         return match split_batch(&frame, max_depth) {
             Ok(parts) if parts.is_empty() => {
                 vec![Err(Malformed { id: None, reason: "an empty batch".into() })]
@@ -175,7 +185,7 @@ impl Parts {
         let call = reply_id.number().filter(|_| is_answer);
         let malformed = |reason: &str| Malformed { id: call, reason: reason.to_owned() };
 
-        if part(&self.version).is_none_or(|v| v.as_str() != "\"2.0\"") {
+        if self.version.clone().is_none_or(|place| frame[place] != *b"\"2.0\"") {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.

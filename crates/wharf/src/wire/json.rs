@@ -59,8 +59,13 @@ impl Json {
     /// Like [`Json::parse`], and refuses a key that stands twice in any object, so that what is checked is what is sent.
     pub fn parse_strict(bytes: impl Into<Bytes>, max_depth: usize) -> Result<Self, JsonError> {
         let json = Self::parse(bytes, max_depth)?;
-        duplicates::refuse(&json.text)?;
+        json.refuse_duplicates()?;
         Ok(json)
+    }
+
+    /// Refuses a key that stands twice in any object of this value.
+    pub fn refuse_duplicates(&self) -> Result<(), JsonError> {
+        duplicates::refuse(&self.text)
     }
 
     /// Writes a value as JSON. For values that cannot be written (a map with keys that are no strings) it is `null`.
@@ -137,8 +142,8 @@ impl Json {
         let mut found = [const { None }; N];
         let mut left = N;
         let mut look = |key: &Range<usize>, value: &Range<usize>| {
-            let name = std::str::from_utf8(&self.text[key.clone()]).map_or(Cow::Borrowed(""), unquote);
-            if let Some(i) = keys.iter().position(|k| *k == name)
+            let written = &self.text[key.clone()];
+            if let Some(i) = keys.iter().position(|k| is_key(written, k))
                 && found[i].is_none()
             {
                 found[i] = Some(Self::part(&self.text, value.clone()));
@@ -167,6 +172,14 @@ impl Hash for Json {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.text.hash(state);
     }
+}
+
+/// Whether a key as it is written, quotes included, is this one. Hardly any key has escapes.
+pub(super) fn is_key(written: &[u8], key: &str) -> bool {
+    let plain = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
+    plain == key.as_bytes()
+        || (memchr::memchr(b'\\', plain).is_some()
+            && std::str::from_utf8(written).is_ok_and(|written| unquote(written) == key))
 }
 
 /// A key or a string without its quotes and escapes.

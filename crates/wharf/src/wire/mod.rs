@@ -17,7 +17,7 @@ mod sse;
 mod tests;
 mod write;
 
-pub use envelope::{Malformed, Message, ReplyId, RpcError, parse_frame};
+pub use envelope::{Malformed, Message, ReplyId, RpcError, is_batch, parse_frame, parse_message};
 pub use json::{Json, JsonError};
 pub use limits::Limits;
 pub use lines::{Line, Lines};

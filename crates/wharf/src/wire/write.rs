@@ -39,7 +39,7 @@ impl Members {
     /// Adds a member whose value is a number.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
         self.key(key);
-        self.0.extend_from_slice(value.to_string().as_bytes());
+        push_number(&mut self.0, value);
         self
     }
 
@@ -47,6 +47,22 @@ impl Members {
     pub fn object(&mut self, key: &str, value: &Self) -> &mut Self {
         self.key(key);
         value.write(&mut self.0);
+        self
+    }
+
+    /// Adds a member that is an object: these members, and one more number.
+    pub fn object_and_number(&mut self, key: &str, members: &Self, number: (&str, u64)) -> &mut Self {
+        self.0.reserve(key.len() + members.0.len() + number.0.len() + 32);
+        self.key(key);
+        self.0.push(b'{');
+        self.0.extend_from_slice(&members.0);
+        if !members.is_empty() {
+            self.0.push(b',');
+        }
+        push_string(&mut self.0, number.0);
+        self.0.push(b':');
+        push_number(&mut self.0, number.1);
+        self.0.push(b'}');
         self
     }
 
@@ -82,7 +98,7 @@ impl Members {
 pub fn request(id: u64, method: &str, params: &Members) -> Vec<u8> {
     let mut out = Vec::with_capacity(params.0.len() + method.len() + 64);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.extend_from_slice(id.to_string().as_bytes());
+    push_number(&mut out, id);
     out.extend_from_slice(b",\"method\":");
     push_string(&mut out, method);
     out.extend_from_slice(b",\"params\":");
@@ -140,6 +156,21 @@ fn finish(mut out: Vec<u8>) -> Vec<u8> {
         out[at] = b' ';
     }
     out
+}
+
+/// Digits from the back, without an allocation.
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0_u8; 20];
+    let mut from = digits.len();
+    loop {
+        from -= 1;
+        digits[from] = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[from..]);
 }
 
 fn push_string(out: &mut Vec<u8>, text: &str) {
