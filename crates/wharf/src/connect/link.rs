@@ -52,7 +52,7 @@ impl Link {
     /// request up where the transport can express that by itself.
     pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         match self {
-            Self::Pipe(pipe) => pipe.carry(out),
+            Self::Pipe(pipe) => pipe.carry(out).await,
         }
     }
 

@@ -5,10 +5,12 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
@@ -62,10 +64,19 @@ impl PipeLink {
         Self { writer, inbox, child }
     }
 
-    /// Sends a request. Its answer comes through the reader.
-    pub(crate) fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
+    /// Sends a request, at the first poll. Its answer comes through the reader.
+    pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         self.inbox.monitor.traffic(&self.inbox.server, true, &out.frame);
-        self.writer.send(out.frame).map(Sent).map_err(LinkFailure::NotSent)
+        match self.writer.send(out.frame) {
+            Ok(start) => Ok(Sent(start)),
+            // The reader knows more of a server that left: how it ended, and its last words.
+            Err(reason) if self.writer.is_closed() => {
+                const SOON: Duration = Duration::from_secs(2);
+                let closed = tokio::time::timeout(SOON, self.inbox.until_closed()).await;
+                Err(LinkFailure::NotSent(closed.map_or(reason, |closed| closed.reason)))
+            }
+            Err(reason) => Err(LinkFailure::NotSent(reason)),
+        }
     }
 
     /// Whether any byte of a request went into the pipe.
@@ -131,6 +142,10 @@ impl Writer {
         self.bell.notify_one();
     }
 
+    fn is_closed(&self) -> bool {
+        self.lock().pipe.is_none()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,9 +195,12 @@ async fn write_on(writer: Arc<Writer>) {
 }
 
 /// Reads messages until the server closes its side.
-async fn read_on(stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
+async fn read_on(stdout: pipe::Receiver, inbox: Arc<Inbox>, mut ending: Ending) {
     let mut lines = Lines::new(inbox.limits.line);
     let mut banner = Banner { left: inbox.limits.banner_lines };
+    // Something that the server started may hold its standard output open for ever: a dead server is at its end too, as
+    // soon as what it wrote was read.
+    let mut dead_since = None;
     let why = loop {
         tokio::select! {
             ready = stdout.readable() => if let Err(e) = ready {
@@ -190,6 +208,14 @@ async fn read_on(stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
             },
             // Closed from our side: the pipe goes, and with it what the server still writes.
             _ = inbox.until_closed() => return,
+            () = ending.exited(), if dead_since.is_none() => {
+                dead_since = Some(Instant::now());
+                continue;
+            },
+            () = tokio::time::sleep(LAST_READ), if dead_since.is_some() => break ending.wait().await,
+        }
+        if dead_since.is_some_and(|since| since.elapsed() > LAST_READS) {
+            break ending.wait().await;
         }
         match stdout.try_read_buf(lines.room()) {
             Ok(0) => break ending.wait().await,
@@ -208,6 +234,10 @@ async fn read_on(stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
     }
     inbox.close(Closed { reason: why, protocol: false });
 }
+
+/// How long nothing more must come from a dead server until it is taken to be all, and how long it may take altogether.
+const LAST_READ: Duration = Duration::from_millis(50);
+const LAST_READS: Duration = Duration::from_secs(2);
 
 /// How many lines in a row may be no JSON at all: programs print greetings.
 struct Banner {

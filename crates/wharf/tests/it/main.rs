@@ -3,6 +3,7 @@
 
 mod calls;
 mod frames;
+mod lifecycle;
 mod names;
 mod names_secret;
 mod net;
@@ -10,6 +11,7 @@ mod outcome;
 mod policy_env;
 mod policy_launch;
 mod policy_remote;
+mod processes;
 mod schema;
 mod support;
 mod tidy;

@@ -118,6 +118,14 @@ impl Leaving {
 // === impl Ending ===
 
 impl Ending {
+    /// Waits until the process is gone.
+    pub(crate) async fn exited(&mut self) {
+        if self.exit.wait_for(Option::is_some).await.is_err() {
+            // Nobody watches over the process any more: the runtime is going.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Standard output ends just before the process does: waits a moment for its exit status, which says more, and for
     /// its last words, which belong to it.
     pub(crate) async fn wait(mut self) -> String {
