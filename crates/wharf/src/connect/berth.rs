@@ -285,6 +285,7 @@ impl Berth {
             Ok(connection) => {
                 self.0.current.store(Some(Arc::new(connection.clone())));
                 attempt.end(State::Connected, None);
+                connection.follow_changes();
                 let ended = (connection.number(), connection.ended());
                 tokio::spawn(watch_over(Arc::downgrade(&self.0), ended, Instant::now()));
                 Ok(connection)

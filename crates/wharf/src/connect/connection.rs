@@ -138,6 +138,20 @@ impl Connection {
         self.0.wire.link.notify(wire::notification(method, params));
     }
 
+    /// A modern server tells of changes only to those who asked for it. Over HTTP that takes a stream of its own.
+    pub(super) fn follow_changes(&self) {
+        let modern = self.0.info.revision.era() == Era::Modern;
+        if !modern || self.transport() != "stdio" || !self.0.info.offers_flag("tools", "listChanged") {
+            return;
+        }
+        if let Some(id) = self.0.wire.inbox.listen() {
+            let (mut params, mut wanted) = (Members::new(), Members::new());
+            wanted.json("toolsListChanged", &Json::of(&true));
+            params.object("notifications", &wanted).object("_meta", &self.0.meta);
+            self.0.wire.link.notify(wire::request(id, method::LISTEN, &params));
+        }
+    }
+
     /// Ends it politely, and waits until nothing is left. Closing twice is closing once.
     pub async fn close(&self) {
         self.0.wire.inbox.close(Closed::by_us());

@@ -32,6 +32,8 @@ pub(crate) struct Inbox {
     unexpected: AtomicUsize,
     /// The last number that a call went out under.
     last: AtomicU64,
+    /// The number under which a modern server was asked to tell of changes; 0 if it was not. Its answer is the end of that.
+    listening: AtomicU64,
     counters: Counters,
     /// Requests of the server that are being answered; a server that asks more at once is told to wait.
     asking: Arc<Semaphore>,
@@ -142,6 +144,7 @@ impl Inbox {
             batches: AtomicBool::new(false),
             unexpected: AtomicUsize::new(0),
             last: AtomicU64::new(0),
+            listening: AtomicU64::new(0),
             counters: Counters::default(),
             asking: Arc::new(Semaphore::new(ASKING)),
             monitor,
@@ -233,8 +236,17 @@ impl Inbox {
         match self.pending.take(id) {
             // The receiver may be gone in this very moment: then the caller gave up, which is its right.
             Some(waiting) => drop(waiting.reply.send(outcome.map_err(Failure::Rpc))),
+            None if id == self.listening.load(Ordering::Relaxed) => {}
             None => self.counters.stray_answer(),
         }
+    }
+
+    /// A number for a request whose answer nobody waits for, because it comes when the connection ends, if at all.
+    pub(crate) fn listen(&self) -> Option<u64> {
+        let (ticket, _) = self.register(Life::new(None)).ok()?;
+        self.listening.store(ticket.0, Ordering::Relaxed);
+        self.forget(ticket.0);
+        Some(ticket.0)
     }
 
     /// An error without an id: the server could not read the request. With one call under way it is that one's.

@@ -195,7 +195,10 @@ async fn write_on(writer: Arc<Writer>) {
 }
 
 /// Reads messages until the server closes its side.
-async fn read_on(stdout: pipe::Receiver, inbox: Arc<Inbox>, mut ending: Ending) {
+async fn read_on(stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
+    let mut process = ending.clone();
+    let (closed, exited) = (inbox.until_closed(), process.exited());
+    tokio::pin!(closed, exited);
     let mut lines = Lines::new(inbox.limits.line);
     let mut banner = Banner { left: inbox.limits.banner_lines };
     // Something that the server started may hold its standard output open for ever: a dead server is at its end too, as
@@ -207,8 +210,8 @@ async fn read_on(stdout: pipe::Receiver, inbox: Arc<Inbox>, mut ending: Ending) 
                 break format!("its standard output cannot be read: {e}");
             },
             // Closed from our side: the pipe goes, and with it what the server still writes.
-            _ = inbox.until_closed() => return,
-            () = ending.exited(), if dead_since.is_none() => {
+            _ = &mut closed => return,
+            () = &mut exited, if dead_since.is_none() => {
                 dead_since = Some(Instant::now());
                 continue;
             },

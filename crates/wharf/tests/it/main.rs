@@ -1,7 +1,10 @@
 //! Promises, proved at the boundary of the library.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
 
+mod ask;
 mod calls;
+mod catalog;
+mod eras;
 mod frames;
 mod lifecycle;
 mod names;
