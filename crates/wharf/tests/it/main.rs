@@ -6,6 +6,7 @@ mod calls;
 mod catalog;
 mod eras;
 mod frames;
+mod interleavings;
 mod lifecycle;
 mod names;
 mod names_secret;
