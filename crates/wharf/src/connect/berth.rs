@@ -166,7 +166,7 @@ impl Dock {
         let inbox = self.inbox(config);
         let yard =
             Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
-        let started = stdio::start(permit, yard, &inbox.monitor).await;
+        let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
         let started = started.map_err(|reason| Error::Connection {
             server: config.name.clone(),
             transport: "stdio",

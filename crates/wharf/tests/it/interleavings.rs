@@ -73,9 +73,13 @@ async fn call(host: Host, tool: &'static str, number: usize) {
         }
         // Another call may have taken the server down, or somebody closed the connection.
         Some(error) => {
-            let kind = error.kind();
-            let expected = ["unknown_outcome", "connection", "cancelled"];
-            assert!(expected.contains(&kind) || (kind == "timeout" && tool == "hang"), "{tool}: {error}");
+            let expected = match (tool, error.kind()) {
+                (_, "unknown_outcome" | "connection" | "cancelled") | ("hang", "timeout") => true,
+                // The server's other half may end the line with an answer to somebody else.
+                ("half", "protocol") => true,
+                _ => false,
+            };
+            assert!(expected, "{tool}: {error}");
         }
     }
 }
