@@ -344,7 +344,12 @@ impl Waiting<'_> {
                 },
                 Some(step) = next(steps) => tell(step),
                 () = &mut deadline => match self.deadline() {
-                    later if later > Instant::now() => deadline.as_mut().reset(later),
+                    moment if moment > Instant::now() => deadline.as_mut().reset(moment),
+                    // People take longer to answer than machines. The hard limit is theirs too.
+                    _ if self.wire.inbox.is_asking() && self.last_moment() > Instant::now() => {
+                        let moment = later(Instant::now(), self.timeout).min(self.last_moment());
+                        deadline.as_mut().reset(moment);
+                    }
                     _ => return Ended::TimedOut(self.life.started().elapsed()),
                 },
             }
@@ -362,7 +367,11 @@ impl Waiting<'_> {
 
     /// When to give up: the timeout after the last sign of life, and never after the hard limit.
     fn deadline(&self) -> Instant {
-        later(self.life.last_sign(), self.timeout).min(later(self.life.started(), self.hard))
+        later(self.life.last_sign(), self.timeout).min(self.last_moment())
+    }
+
+    fn last_moment(&self) -> Instant {
+        later(self.life.started(), self.hard)
     }
 }
 

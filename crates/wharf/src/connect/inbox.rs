@@ -359,6 +359,12 @@ impl Inbox {
         });
     }
 
+    /// Whether a question of the server awaits its answer. The calls on this connection wait with it: which of them it
+    /// belongs to, a server does not say.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking.available_permits() < ASKING
+    }
+
     fn answer(&self, id: &Json, outcome: &Result<Json, RpcError>) {
         if let Some(back) = self.back.get() {
             back(write_answer(id, outcome));

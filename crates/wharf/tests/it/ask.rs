@@ -1,6 +1,7 @@
 //! Questions in the middle of a call, in both eras: answered, declined, checked.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use wharf::Host;
@@ -9,7 +10,7 @@ use wharf::names::ServerName;
 use wharf::wire::Json;
 use wharf_testkit::{Era, Puppet, Step};
 
-use crate::support::{at, count, echo, error, folder, puppet, quick, received};
+use crate::support::{at, count, echo, error, folder, puppet, quick, received, within};
 
 /// Says what it was told to say, and keeps what it was asked.
 #[derive(Clone)]
@@ -103,6 +104,40 @@ async fn l31_what_is_filled_in_must_fit_the_form() {
     let nested = json!({"message": "m", "requestedSchema": {"type": "object", "properties": {"a": {"type": "object"}}}});
     let said = answered(&asks("elicitation/create", nested), AcceptDefaults).await;
     assert_eq!(said["code"], -32602, "a form that is not flat is refused: {said}");
+}
+
+/// Takes its time to decline.
+struct Slow(Duration);
+
+impl Asker for Slow {
+    fn offers(&self) -> Offers {
+        Offers { forms: true, ..Offers::default() }
+    }
+
+    fn ask(&self, _: &ServerName, _: Question) -> Answered {
+        let time = self.0;
+        Box::pin(async move {
+            tokio::time::sleep(time).await;
+            Answer::Decline
+        })
+    }
+}
+
+#[tokio::test]
+async fn l37_a_call_waits_for_whoever_is_asked_but_not_for_ever() {
+    let elicit = asks("elicitation/create", form());
+    let (short, long) = (Duration::from_millis(300), Duration::from_millis(1200));
+    for (hard, answered) in [(None, true), (Some(2 * short), false)] {
+        let host = asking(&elicit, Slow(long)).await;
+        host.tools().await;
+        let outcome = host.call_with("pup_echo", Json::from(json!({})), within(short, hard)).await;
+        assert_eq!(outcome.success, answered, "{outcome:?}");
+        if !answered {
+            assert_eq!(error(&outcome).kind(), "timeout");
+            assert!(outcome.took >= 2 * short && outcome.took < long, "{:?}", outcome.took);
+        }
+        host.close().await;
+    }
 }
 
 #[tokio::test]

@@ -450,8 +450,9 @@ async fn r_01_a_server_killed_in_the_middle_of_a_call_leaves_one_effect_and_an_u
 #[tokio::test]
 async fn r_01_calls_that_wait_together_all_end_when_the_server_dies() {
     let files = folder();
-    let go = at(&files, "go");
+    let (go, log) = (at(&files, "go"), at(&files, "log"));
     let script = Puppet::new()
+        .log(&log)
         .plain_tool("wait")
         .plain_tool("die")
         .on("tool:wait", [Step::Hang])
@@ -468,7 +469,7 @@ async fn r_01_calls_that_wait_together_all_end_when_the_server_dies() {
         let host = host.clone();
         async move { host.call("pup_die", json!({})).await }
     });
-    tokio::task::yield_now().await;
+    until("all are there", || count(&received(&log), "tools/call") == 51).await;
     std::fs::write(&go, "").unwrap();
     for call in calls.into_iter().chain([dying]) {
         let outcome = soon("a call", call).await.unwrap();

@@ -107,6 +107,26 @@ async fn l18_a_server_that_crashes_leaves_nothing_of_its_group() {
 }
 
 #[tokio::test]
+async fn l18_a_server_that_closes_its_output_is_lost_and_ended_though_it_lives() {
+    let files = folder();
+    let (pid, turn) = (at(&files, "pid"), at(&files, "turn"));
+    let turns = vec![vec![Step::CloseStdout, Step::Hang], vec![Step::Honest]];
+    let script = Puppet::new()
+        .pid(&pid)
+        .with(|s| (s.ignore_eof, s.ignore_term) = (true, true))
+        .on("tool:echo", [Step::TurnsIn { file: turn, turns }]);
+    let host = pup(&script).await;
+    host.tools().await;
+    let process = pid_in(&pid).await;
+    let outcome = echo(&host).await;
+    let Error::UnknownOutcome { reason, .. } = error(&outcome) else { panic!("{outcome:?}") };
+    assert!(reason.contains("closed its standard output"), "{reason}");
+    until("it is gone", || !is_alive(process)).await;
+    assert!(echo(&host).await.success, "and another one is in its place");
+    host.close().await;
+}
+
+#[tokio::test]
 async fn prc_03_nothing_is_left_when_wharf_itself_is_killed() {
     for setsid in [false, true] {
         let files = folder();
