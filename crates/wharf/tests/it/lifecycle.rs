@@ -253,6 +253,42 @@ async fn l35_a_connection_that_was_closed_on_purpose_is_not_made_again() {
     host.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn l35_a_connection_that_somebody_made_anew_is_not_put_away_for_the_lost_one() {
+    let files = folder();
+    let (starts, pid) = (at(&files, "starts"), at(&files, "pid"));
+    let crash = Crash { file: starts.clone(), times: 0, code: 0 };
+    let host = pup(&Puppet::new().pid(&pid).with(|s| s.crash = Some(crash))).await;
+    let berth = host.berth("pup").unwrap();
+    // Some cannot wait: they ask for the connection all the time.
+    let impatient: Vec<_> = (0..4)
+        .map(|_| {
+            let berth = berth.clone();
+            tokio::spawn(async move {
+                loop {
+                    let _ = berth.connect().await;
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for kills in 1..=10_u64 {
+        let lost = berth.connect().await.unwrap();
+        let process = rustix::process::Pid::from_raw(pid_in(&pid).await.cast_signed()).unwrap();
+        rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+        until("it is lost", || !lost.is_open()).await;
+        let found = berth.connect().await.unwrap();
+        // Long enough for the watcher of the lost one, which was woken before this one was made.
+        for _ in 0..30 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(found.is_open(), "nobody closed it");
+        }
+        assert_eq!(effects(&starts), 1 + kills, "one more process for each that was killed");
+    }
+    impatient.iter().for_each(tokio::task::JoinHandle::abort);
+    host.close().await;
+}
+
 #[tokio::test]
 async fn l37_a_call_ends_with_its_timeout_and_progress_keeps_it_alive() {
     let slow = |n| [Step::Progress { count: Some(n), interval_ms: 50 }, Step::Honest];
