@@ -34,6 +34,14 @@ pub fn rmcp_peer_path() -> PathBuf {
     built("rmcp-peer")
 }
 
+/// Where the host that tests kill lies.
+///
+/// # Panics
+/// If it was not built.
+pub fn held_path() -> PathBuf {
+    built("held")
+}
+
 /// The newest binary of that name in the target folder that the running test comes from.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");

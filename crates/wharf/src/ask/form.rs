@@ -87,15 +87,18 @@ impl Form {
         Ok(Self { message, fields })
     }
 
-    /// The content with the default of every field that is not filled in.
+    /// The content with the default of every field that is not filled in. What is no object stays what it is.
     pub fn with_defaults(&self, content: &Json) -> Json {
-        let mut content: Map<String, Value> = content.to().unwrap_or_default();
+        let Ok(mut filled) = content.to::<Map<String, Value>>() else {
+            return content.clone();
+        };
+        let before = filled.len();
         for (name, field) in &self.fields {
-            if let (None, Some(default)) = (content.get(name), &field.default) {
-                content.insert(name.clone(), default.clone());
+            if let (None, Some(default)) = (filled.get(name), &field.default) {
+                filled.insert(name.clone(), default.clone());
             }
         }
-        Json::of(&content)
+        if filled.len() == before { content.clone() } else { Json::of(&filled) }
     }
 
     /// Checks a filled form. The problems are sentences for whoever filled it in.

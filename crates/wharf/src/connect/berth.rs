@@ -171,7 +171,7 @@ impl Dock {
         let inbox = self.inbox(config);
         let yard =
             Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
-        let started = stdio::start(permit, yard, &inbox.monitor).await;
+        let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
         let started = started.map_err(|reason| Error::Connection {
             server: config.name.clone(),
             transport: "stdio",
@@ -301,6 +301,7 @@ impl Berth {
             Ok(connection) => {
                 self.0.current.store(Some(Arc::new(connection.clone())));
                 attempt.end(State::Connected, None);
+                connection.follow_changes();
                 let ended = (connection.number(), connection.ended());
                 tokio::spawn(watch_over(Arc::downgrade(&self.0), ended, Instant::now()));
                 Ok(connection)

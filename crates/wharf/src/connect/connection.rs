@@ -151,6 +151,13 @@ impl Connection {
         self.0.0.wire.link.notify(wire::notification(method, params));
     }
 
+    /// A modern server tells of changes only to those who asked for it.
+    pub(super) fn follow_changes(&self) {
+        if self.info().offers_flag("tools", "listChanged") {
+            self.listen(Json::of(&serde_json::json!({ "toolsListChanged": true })));
+        }
+    }
+
     /// Ends it politely, and waits until nothing is left. Closing twice is closing once.
     pub async fn close(&self) {
         self.0.0.wire.inbox.close(Closed::by_us());
@@ -407,7 +414,12 @@ impl Waiting<'_> {
                 },
                 Some(step) = next(steps) => tell(step),
                 () = &mut deadline => match self.deadline() {
-                    later if later > Instant::now() => deadline.as_mut().reset(later),
+                    moment if moment > Instant::now() => deadline.as_mut().reset(moment),
+                    // People take longer to answer than machines. The hard limit is theirs too.
+                    _ if self.wire.inbox.is_asking() && self.last_moment() > Instant::now() => {
+                        let moment = later(Instant::now(), self.timeout).min(self.last_moment());
+                        deadline.as_mut().reset(moment);
+                    }
                     _ => return Ended::TimedOut(self.life.started().elapsed()),
                 },
             }
@@ -425,7 +437,11 @@ impl Waiting<'_> {
 
     /// When to give up: the timeout after the last sign of life, and never after the hard limit.
     fn deadline(&self) -> Instant {
-        later(self.life.last_sign(), self.timeout).min(later(self.life.started(), self.hard))
+        later(self.life.last_sign(), self.timeout).min(self.last_moment())
+    }
+
+    fn last_moment(&self) -> Instant {
+        later(self.life.started(), self.hard)
     }
 }
 

@@ -14,7 +14,6 @@ use super::monitor::Monitor;
 use crate::event::Event;
 use crate::mcp::{code, meta, method};
 use crate::names::ServerName;
-use crate::text::Foreign;
 use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcError, Ticket};
 
 /// Where the messages of one connection go.
@@ -427,6 +426,12 @@ impl Inbox {
             back(write_answer(&id, &answer.await));
             drop(slot);
         });
+    }
+
+    /// Whether a question of the server awaits its answer. The calls on this connection wait with it: which of them it
+    /// belongs to, a server does not say.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking.available_permits() < ASKING
     }
 
     fn answer(&self, id: &Json, outcome: &Result<Json, RpcError>) {

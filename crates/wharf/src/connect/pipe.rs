@@ -11,6 +11,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
@@ -41,8 +42,6 @@ struct Queue {
 
 /// What may wait for a server that does not read. A request of ten megabytes still fits.
 const QUEUE_MAX: usize = 32 * 1024 * 1024;
-/// How long to wait for the end of a server that has closed its standard input.
-const MOMENT: Duration = Duration::from_secs(1);
 
 impl PipeLink {
     /// Starts reading and writing. The reader ends when the server closes its side.
@@ -66,23 +65,18 @@ impl PipeLink {
         Self { writer, inbox, child }
     }
 
-    /// Sends a request. Its answer comes through the reader.
+    /// Sends a request, at the first poll. Its answer comes through the reader.
     pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         self.inbox.monitor.traffic(&self.inbox.server, true, &out.frame);
         match self.writer.send(out.frame) {
             Ok(start) => Ok(Sent(start)),
-            Err(reason) => Err(LinkFailure::NotSent(self.last_words(reason).await)),
-        }
-    }
-
-    /// How a server left says more than that it does not read any more; the reader hears of it in a moment.
-    async fn last_words(&self, reason: String) -> String {
-        if self.writer.lock().pipe.is_some() {
-            return reason;
-        }
-        match tokio::time::timeout(MOMENT, self.inbox.until_closed()).await {
-            Ok(closed) => closed.reason,
-            Err(_) => reason,
+            // The reader knows more of a server that left: how it ended, and its last words.
+            Err(reason) if self.writer.is_closed() => {
+                const SOON: Duration = Duration::from_secs(2);
+                let closed = tokio::time::timeout(SOON, self.inbox.until_closed()).await;
+                Err(LinkFailure::NotSent(closed.map_or(reason, |closed| closed.reason)))
+            }
+            Err(reason) => Err(LinkFailure::NotSent(reason)),
         }
     }
 
@@ -149,6 +143,10 @@ impl Writer {
         self.bell.notify_one();
     }
 
+    fn is_closed(&self) -> bool {
+        self.lock().pipe.is_none()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,17 +197,29 @@ async fn write_on(writer: Arc<Writer>) {
 
 /// Reads messages until the server closes its side.
 async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
+    let mut process = ending.clone();
+    let (closed, exited) = (inbox.until_closed(), process.exited());
+    tokio::pin!(closed, exited);
     let mut lines = Lines::new(inbox.limits.line);
     let mut banner = Banner { left: inbox.limits.banner_lines };
-    let closed = inbox.until_closed();
-    tokio::pin!(closed);
+    // Something that the server started may hold its standard output open for ever: a dead server is at its end too, as
+    // soon as what it wrote was read.
+    let mut dead_since = None;
     let why = loop {
         let read = tokio::select! {
             biased;
             read = stdout.read_buf(lines.room()) => read,
             // Closed from our side: the pipe goes, and with it what the server still writes.
             _ = &mut closed => return,
+            () = &mut exited, if dead_since.is_none() => {
+                dead_since = Some(Instant::now());
+                continue;
+            },
+            () = tokio::time::sleep(LAST_READ), if dead_since.is_some() => break ending.wait().await,
         };
+        if dead_since.is_some_and(|since| since.elapsed() > LAST_READS) {
+            break ending.wait().await;
+        }
         match read {
             Ok(0) => break ending.wait().await,
             Ok(_) => {
@@ -229,6 +239,10 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
     }
     inbox.close(Closed { reason: why, protocol: false });
 }
+
+/// How long nothing more must come from a dead server until it is taken to be all, and how long it may take altogether.
+const LAST_READ: Duration = Duration::from_millis(50);
+const LAST_READS: Duration = Duration::from_secs(2);
 
 /// How many lines in a row may be no JSON at all: programs print greetings.
 struct Banner {

@@ -1,12 +1,17 @@
 //! Promises, proved at the boundary of the library.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
 
+mod ask;
 mod calls;
+mod catalog;
 mod config;
 mod config_edit;
 mod config_trust;
+mod eras;
 mod frames;
 mod http;
+mod interleavings;
+mod lifecycle;
 mod names;
 mod names_secret;
 mod net;
@@ -15,6 +20,7 @@ mod policy_env;
 mod policy_launch;
 mod policy_remote;
 mod policy_settings;
+mod processes;
 mod schema;
 mod sse;
 mod support;

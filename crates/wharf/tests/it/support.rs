@@ -16,7 +16,7 @@ use wharf::{Host, policy::Policy};
 use wharf_testkit::{Puppet, Step, puppet_path};
 
 /// A server that is a puppet with this script.
-pub fn puppet(name: &str, script: &Puppet) -> ServerConfig {
+pub(crate) fn puppet(name: &str, script: &Puppet) -> ServerConfig {
     let path = puppet_path().display().to_string();
     let mut config = ServerConfig::stdio(ServerName::parse(name).unwrap(), path, script.args());
     config.origin = Origin::Given;
@@ -24,28 +24,28 @@ pub fn puppet(name: &str, script: &Puppet) -> ServerConfig {
 }
 
 /// A builder that may start puppets and nothing else out of the ordinary.
-pub fn builder() -> HostBuilder {
+pub(crate) fn builder() -> HostBuilder {
     let policy = Policy::strict().with_commands([puppet_path().display().to_string()]);
     Host::builder().policy(policy).environment(std::env::vars())
 }
 
 /// A builder whose hosts lose patience soon: what is killed is killed after a moment, what is lost comes back at once.
-pub fn quick() -> HostBuilder {
+pub(crate) fn quick() -> HostBuilder {
     builder().grace(Duration::from_millis(200)).retry_pause(Duration::from_millis(10))
 }
 
 /// A host with these servers.
-pub async fn host(servers: impl IntoIterator<Item = ServerConfig>) -> Host {
+pub(crate) async fn host(servers: impl IntoIterator<Item = ServerConfig>) -> Host {
     builder().servers(servers).start().await.unwrap()
 }
 
 /// A host with one puppet, named `pup`, that loses patience soon.
-pub async fn pup(script: &Puppet) -> Host {
+pub(crate) async fn pup(script: &Puppet) -> Host {
     quick().server(puppet("pup", script)).start().await.unwrap()
 }
 
 /// A folder for the files by which a test and a puppet tell each other things.
-pub fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
@@ -53,7 +53,7 @@ pub fn folder() -> TempDir {
 const LONG: Duration = Duration::from_secs(60);
 
 /// Looks again and again until it is so.
-pub async fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     let looking = async {
         while !so() {
             tokio::time::sleep(Duration::from_millis(3)).await;
@@ -63,60 +63,60 @@ pub async fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 /// Waits for something that must end.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, future).await.unwrap_or_else(|_| panic!("this did not end: {what}"))
 }
 
 /// The number in a file, when it is there.
-pub async fn pid_in(file: &Path) -> u32 {
+pub(crate) async fn pid_in(file: &Path) -> u32 {
     until("a process id is written", || file.exists()).await;
     std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
 }
 
 /// Whether a process is there and not a zombie.
-pub fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// What reached a puppet: the messages of its log.
-pub fn received(log: &Path) -> Vec<Value> {
+pub(crate) fn received(log: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// How many of these messages have that method.
-pub fn count(messages: &[Value], method: &str) -> usize {
+pub(crate) fn count(messages: &[Value], method: &str) -> usize {
     messages.iter().filter(|m| m["method"] == method).count()
 }
 
 /// How many bytes a file has: side effects of a puppet.
-pub fn effects(file: &Path) -> u64 {
+pub(crate) fn effects(file: &Path) -> u64 {
     file.metadata().map_or(0, |meta| meta.len())
 }
 
 /// Options with these limits.
-pub fn within(timeout: Duration, hard: Option<Duration>) -> CallOptions<'static> {
+pub(crate) fn within(timeout: Duration, hard: Option<Duration>) -> CallOptions<'static> {
     CallOptions { timeout: Some(timeout), hard_timeout: hard, ..CallOptions::default() }
 }
 
 /// Calls `pup_echo` with nothing, which must end.
-pub async fn echo(host: &Host) -> Outcome {
+pub(crate) async fn echo(host: &Host) -> Outcome {
     soon("a call", host.call("pup_echo", serde_json::json!({}))).await
 }
 
 /// The error of an outcome that has one.
-pub fn error(outcome: &Outcome) -> &Error {
+pub(crate) fn error(outcome: &Outcome) -> &Error {
     outcome.error.as_ref().unwrap_or_else(|| panic!("an error was expected: {outcome:?}"))
 }
 
 /// An answer that is no honest one, once; then honest ones.
-pub fn once(step: Step) -> Vec<Step> {
+pub(crate) fn once(step: Step) -> Vec<Step> {
     vec![Step::Turns(vec![vec![step], vec![Step::Honest]])]
 }
 
 /// The next state that is told, with its reason.
-pub async fn next_state(events: &mut broadcast::Receiver<Event>) -> (State, String) {
+pub(crate) async fn next_state(events: &mut broadcast::Receiver<Event>) -> (State, String) {
     soon("a change of state", async {
         loop {
             match events.recv().await {
@@ -130,6 +130,6 @@ pub async fn next_state(events: &mut broadcast::Receiver<Event>) -> (State, Stri
 }
 
 /// A file in a folder.
-pub fn at(folder: &TempDir, name: &str) -> PathBuf {
+pub(crate) fn at(folder: &TempDir, name: &str) -> PathBuf {
     folder.path().join(name)
 }

@@ -57,8 +57,17 @@ pub(crate) struct Yard {
     pub(crate) leaving: Leaving,
 }
 
-/// Starts the program that the permit is for.
-pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<Started, String> {
+/// Starts the program that the permit is for. In a task of its own: whoever gives up meanwhile does not lose sight of a
+/// program that is just being started, but lets it be ended as any other.
+pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: Monitor) -> Result<Started, String> {
+    // Dropped after what was started: until that has begun to leave, this one is on its way out.
+    let here = yard.leaving.0.subscribe();
+    let starting = tokio::spawn(async move { (begin(permit, yard, &monitor).await, here) });
+    let (started, _here) = starting.await.map_err(|e| format!("it cannot be started: {e}"))?;
+    started
+}
+
+async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<Started, String> {
     let server: ServerName = permit.server().clone();
     let program = permit.program().display().to_string();
     let spawned =
@@ -118,6 +127,14 @@ impl Leaving {
 // === impl Ending ===
 
 impl Ending {
+    /// Waits until the process is gone.
+    pub(crate) async fn exited(&mut self) {
+        if self.exit.wait_for(Option::is_some).await.is_err() {
+            // Nobody watches over the process any more: the runtime is going.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Standard output ends just before the process does: waits a moment for its exit status, which says more, and for
     /// its last words, which belong to it.
     pub(crate) async fn wait(mut self) -> String {

@@ -8,7 +8,8 @@ use std::os::fd::AsRawFd;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// `+N` adds a group, `-N` takes it away; at the end of input every group that is left is killed.
+/// `+N` adds a group, `-N` takes it away. At the end of input every group that is left is killed, and what left its group
+/// with `setsid` too, as far as its parents still live: they are stopped first, so that none of them gets away meanwhile.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM QUIT
 groups=' '
@@ -18,6 +19,18 @@ while read -r line; do
     -*) n=${line#-}; case $groups in *" $n "*) groups="${groups%% $n *} ${groups#* $n }" ;; esac ;;
   esac
 done
+for group in $groups; do kill -STOP -- "-$group" 2>/dev/null; done
+tree=$groups more=1
+while [ $more = 1 ]; do
+  more=0
+  for stat in /proc/[0-9]*/stat; do
+    read -r line 2>/dev/null <"$stat" || continue
+    pid=${line%% *} rest=${line##*) }
+    rest=${rest#* } parent=${rest%% *}
+    case $tree in *" $pid "*) continue ;; *" $parent "*) tree="$tree$pid " more=1 ;; esac
+  done
+done
+for pid in $tree; do kill -9 "$pid" 2>/dev/null; done
 for group in $groups; do kill -9 -- "-$group" 2>/dev/null; done
 "#;
 
