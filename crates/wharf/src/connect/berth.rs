@@ -13,14 +13,16 @@ use tokio::time::Instant;
 use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
-use super::inbox::{Inbox, Monitor};
+use super::inbox::Inbox;
 use super::link::Link;
+use super::monitor::Monitor;
 use super::pipe::PipeLink;
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Event, State};
 use crate::mcp::Era;
+use crate::net::HttpClient;
 use crate::policy::{LaunchRequest, Policy};
 use crate::wire::{Json, Limits};
 
@@ -28,6 +30,8 @@ use crate::wire::{Json, Limits};
 pub struct Dock {
     /// What may be started and reached.
     pub policy: Policy,
+    /// How servers with an address are reached.
+    pub net: HttpClient,
     /// The environment that servers inherit the safe part of; programs are found through its `PATH`.
     pub environment: BTreeMap<String, String>,
     /// Where servers without a folder of their own get an empty one.
@@ -83,7 +87,8 @@ impl Dock {
         };
         match &config.transport {
             Transport::Stdio(stdio) => self.open_stdio(config, stdio, &intro).await,
-            Transport::Http(_) | Transport::Sse(_) => Err(Error::Internal("not built yet".into())),
+            Transport::Http(remote) => self.open_http(config, remote, &intro).await,
+            Transport::Sse(remote) => self.open_sse(config, remote, &intro).await,
         }
     }
 
@@ -146,7 +151,7 @@ impl Dock {
         Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
     }
 
-    fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
+    pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
         let monitor =
             Monitor { events: self.events.clone(), debug: config.debug, redactor: config.redactor() };
         Inbox::new(config.name.clone(), self.limits.clone(), Arc::clone(&self.peer), monitor)

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::inbox::{Closed, Failure, Inbox, Life, Progress, Strays};
+use super::inbox::{Closed, Failure, Inbox, Strays};
+use super::life::{Life, Progress};
 use super::link::{Link, LinkFailure, Outgoing, Sent};
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Era, ServerInfo, meta, method};
@@ -16,14 +17,17 @@ use crate::wire::{self, Json, Members};
 
 /// A connection to one server in one era. Cheap to clone; the last clone that goes closes it.
 #[derive(Clone)]
-pub struct Connection(Arc<Live>);
+pub struct Connection(Arc<Held>);
 
-struct Live {
-    number: u64,
-    wire: Wire,
-    info: ServerInfo,
+/// What the clones of a connection share. When it goes the connection ends, though tasks of its own still hold it.
+struct Held(Arc<Live>);
+
+pub(super) struct Live {
+    pub(super) number: u64,
+    pub(super) wire: Wire,
+    pub(super) info: ServerInfo,
     /// The `_meta` that every request carries in the modern era.
-    meta: Members,
+    pub(super) meta: Members,
 }
 
 /// A link with its inbox, before and after the handshake.
@@ -52,6 +56,8 @@ pub struct Request<'a> {
     pub hard_timeout: Duration,
     /// Who hears of progress, in order, before the answer.
     pub on_progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
+    /// It stays open to hear news, and nobody waits for its answer.
+    pub(super) standing: bool,
 }
 
 /// How far the hard limit lies behind the timeout, unless the caller says otherwise.
@@ -74,6 +80,7 @@ impl<'a> Request<'a> {
             timeout,
             hard_timeout,
             on_progress: None,
+            standing: false,
         }
     }
 }
@@ -82,6 +89,7 @@ impl std::fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Request")
             .field("method", &self.method)
+            .field("name", &self.name)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
@@ -93,72 +101,83 @@ impl Connection {
     pub(super) fn new(wire: Wire, info: ServerInfo, meta: Members) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::new(Live { number, wire, info, meta }))
+        Self(Arc::new(Held(Arc::new(Live { number, wire, info, meta }))))
     }
 
     /// A number that no other connection of this process has.
     pub fn number(&self) -> u64 {
-        self.0.number
+        self.0.0.number
+    }
+
+    /// For tasks of the connection's own.
+    pub(super) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.0.0)
     }
 
     /// The server it leads to.
     pub fn server(&self) -> &ServerName {
-        &self.0.wire.server
+        &self.0.0.wire.server
     }
 
     /// What the server told about itself.
     pub fn info(&self) -> &ServerInfo {
-        &self.0.info
+        &self.0.0.info
     }
 
     /// `stdio`, `http` or `sse`.
     pub fn transport(&self) -> &'static str {
-        self.0.wire.transport
+        self.0.0.wire.transport
     }
 
     /// Whether it can still be used.
     pub fn is_open(&self) -> bool {
-        self.0.wire.inbox.closed().is_none()
+        self.0.0.wire.inbox.closed().is_none()
     }
 
     /// What arrived that nobody was waiting for.
     pub fn strays(&self) -> Strays {
-        self.0.wire.inbox.strays()
+        self.0.0.wire.inbox.strays()
     }
 
     /// Sends a request and waits for its end. Dropping the future cancels it, and the server is told.
     pub async fn request(&self, mut request: Request<'_>) -> Result<Json> {
-        let modern = self.0.info.revision.era() == Era::Modern;
-        let base = if modern { Some(&self.0.meta) } else { None };
-        self.0.wire.request(&mut request, base).await
+        let modern = self.0.0.info.revision.era() == Era::Modern;
+        let base = if modern { Some(&self.0.0.meta) } else { None };
+        self.0.0.wire.request(&mut request, base).await
     }
 
     /// Sends a notification, after everything that was sent before it.
     pub fn notify(&self, method: &str, params: &Members) {
-        self.0.wire.link.notify(wire::notification(method, params));
+        self.0.0.wire.link.notify(wire::notification(method, params));
     }
 
     /// Ends it politely, and waits until nothing is left. Closing twice is closing once.
     pub async fn close(&self) {
-        self.0.wire.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
-        self.0.wire.link.close().await;
+        self.0.0.wire.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
+        self.0.0.wire.link.close().await;
     }
 
     /// Waits until it ends, and says why. Does not keep it alive.
     pub(super) fn ended(&self) -> impl Future<Output = String> + Send + 'static {
-        let inbox = Arc::clone(&self.0.wire.inbox);
+        let inbox = Arc::clone(&self.0.0.wire.inbox);
         async move { inbox.until_closed().await.reason }
     }
 
     /// The last lines of its standard error.
     pub fn stderr(&self) -> StderrTail {
-        self.0.wire.link.stderr()
+        self.0.0.wire.link.stderr()
     }
 }
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Connection({}, {}, {})", self.server(), self.transport(), self.info().revision)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.wire.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
     }
 }
 
@@ -180,7 +199,7 @@ impl Wire {
             }
             None => (None, None),
         };
-        let life = Life::new(sink);
+        let life = Life::new(sink, request.standing);
         let (ticket, answer) = match self.inbox.register(Arc::clone(&life)) {
             Ok(registered) => registered,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
@@ -226,23 +245,28 @@ impl Wire {
         }
     }
 
-    fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {
+    pub(super) fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {
         match failure {
             LinkFailure::NotSent(reason) => self.not_sent(reason),
+            LinkFailure::Unreached(error) => error.into_error(&self.server, self.transport),
             LinkFailure::Lost(reason) => self.lost(reason, request),
             LinkFailure::SessionExpired => {
                 self.not_sent("the server does not know our session any more".into())
             }
             LinkFailure::Status { status: status @ (401 | 403), challenge, body } => Error::Auth {
                 server: self.server.clone(),
-                reason: format!("HTTP status {status} {}", challenge.unwrap_or(body)),
+                reason: format!("HTTP status {status} {}", challenge.unwrap_or(body)).trim_end().to_owned(),
             },
+            // Somewhere on the way it failed; whether before or after it was run, nobody knows.
+            LinkFailure::Status { status, body, .. } if status >= 500 => {
+                self.lost(status_reason(status, &body), request)
+            }
             LinkFailure::Status { status, body, .. } => Error::Connection {
                 server: self.server.clone(),
                 transport: self.transport,
-                reason: format!("the server answered with HTTP status {status}: {body}"),
+                reason: status_reason(status, &body),
                 stderr: StderrTail::default(),
-                retryable: matches!(status, 429 | 503),
+                retryable: status == 429,
             },
         }
     }
@@ -266,6 +290,11 @@ impl Wire {
         let (server, method) = (self.server.clone(), request.method.to_owned());
         Error::UnknownOutcome { server, method, reason, stderr: self.link.stderr() }
     }
+}
+
+fn status_reason(status: u16, body: &str) -> String {
+    let colon = if body.is_empty() { "" } else { ": " };
+    format!("the server answered with HTTP status {status}{colon}{body}")
 }
 
 /// Adds `_meta`: what the era wants in every request, and the token under which progress is reported.

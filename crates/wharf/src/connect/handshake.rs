@@ -40,6 +40,13 @@ pub(super) enum Probe {
     Gone,
 }
 
+/// A handshake that failed.
+pub(super) struct Turned {
+    pub(super) error: Error,
+    /// The server did not know the question, as opposed to having no answer.
+    pub(super) refused: bool,
+}
+
 /// How much of the time to be ready a probe may take: a server that ignores it still has to shake hands.
 const PROBE_SHARE: u32 = 3;
 /// Slow interpreters need seconds to say their first word.
@@ -80,6 +87,11 @@ fn is_legacy_status(status: u16) -> bool {
 
 /// Shakes hands with a legacy server.
 pub(super) async fn initialize(wire: Wire, intro: &Introduction) -> Result<Connection> {
+    try_initialize(wire, intro).await.map_err(|turned| turned.error)
+}
+
+/// Shakes hands with a server that may turn out to speak an older transport.
+pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<Connection, Turned> {
     let mut params = Members::new();
     params
         .text("protocolVersion", Revision::NEWEST_LEGACY.as_str())
@@ -88,14 +100,28 @@ pub(super) async fn initialize(wire: Wire, intro: &Introduction) -> Result<Conne
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let mut request = Request::new(method::INITIALIZE, params, left);
     request.hard_timeout = left;
-    let result = wire.request(&mut request, None).await?;
+    let ended = wire.attempt(&mut request, None).await;
+    let refused = match &ended {
+        Ended::Failed(LinkFailure::Status { status, .. }) => is_legacy_status(*status),
+        Ended::Answer(Err(Failure::Rpc(rpc))) => !code::is_modern(rpc.code),
+        _ => false,
+    };
+    let result = wire.judge(ended, &request).map_err(|error| Turned { error, refused })?;
     let info = read_initialize(&wire, &result)?;
     if info.revision.has_batches() {
         wire.inbox.allow_batches();
     }
     wire.link.agreed(info.revision);
-    wire.link.notify(wire::notification(method::INITIALIZED, &Members::new()));
-    Ok(Connection::new(wire, info, Members::new()))
+    let frame = wire::notification(method::INITIALIZED, &Members::new());
+    let told = tokio::time::timeout_at(intro.deadline, wire.link.initialized(frame)).await;
+    match told {
+        Ok(Ok(())) => Ok(Connection::new(wire, info, Members::new())),
+        Ok(Err(failure)) => Err(wire.failed(failure, &request).into()),
+        Err(_) => Err(wire
+            .judge(Ended::TimedOut(left), &request)
+            .err()
+            .map_or_else(|| Turned::from(Error::Internal("handshake".into())), Turned::from)),
+    }
 }
 
 /// A modern server needs no handshake: what it discovered is enough.
@@ -108,6 +134,12 @@ pub(super) fn modern(wire: Wire, info: ServerInfo, intro: &Introduction) -> Conn
 /// What to remember of a probe.
 pub(super) fn verdict(era: Era) -> Verdict {
     Verdict { era, at: SystemTime::now() }
+}
+
+impl From<Error> for Turned {
+    fn from(error: Error) -> Self {
+        Self { error, refused: false }
+    }
 }
 
 fn modern_meta(intro: &Introduction, revision: Revision) -> Members {

@@ -3,18 +3,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::Peer;
-use crate::event::{Bus, Event};
-use crate::mcp::{code, method};
+use super::life::{Life, Progress};
+use super::monitor::Monitor;
+use crate::event::Event;
+use crate::mcp::{code, meta, method};
 use crate::names::ServerName;
-use crate::secret::Redactor;
 use crate::text::Foreign;
 use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcError, Ticket};
 
@@ -30,18 +29,12 @@ pub(crate) struct Inbox {
     closed: watch::Sender<Option<Closed>>,
     batches: AtomicBool,
     unexpected: AtomicUsize,
+    /// Requests under way that nobody waits for: they stay open to hear news.
+    standing: AtomicUsize,
     counters: Counters,
     /// Requests of the server that are being answered; a server that asks more at once is told to wait.
     asking: Arc<Semaphore>,
     pub(crate) monitor: Monitor,
-}
-
-/// What is shown of the traffic of a server with `debug`.
-#[derive(Clone)]
-pub(crate) struct Monitor {
-    pub(crate) events: Bus,
-    pub(crate) debug: bool,
-    pub(crate) redactor: Redactor,
 }
 
 /// Why a connection ended.
@@ -63,25 +56,6 @@ pub(crate) enum Failure {
     Closed(Closed),
 }
 
-/// Signs of life of a call, and where its progress goes.
-#[derive(Debug)]
-pub(crate) struct Life {
-    started: Instant,
-    last_ms: AtomicU64,
-    sink: Option<mpsc::Sender<Progress>>,
-}
-
-/// How far a call is.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    /// How far; only grows.
-    pub progress: f64,
-    /// Of how much, if the server knows.
-    pub total: Option<f64>,
-    /// What the server is doing.
-    pub message: Option<Foreign>,
-}
-
 /// What arrived that nobody was waiting for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strays {
@@ -92,6 +66,9 @@ pub struct Strays {
     /// Notifications that nobody wants.
     pub notifications: u64,
 }
+
+/// A request stands open to hear news as long as this lives.
+pub(crate) struct Standing(Arc<Inbox>);
 
 struct Waiting {
     reply: oneshot::Sender<Result<Json, Failure>>,
@@ -107,9 +84,6 @@ struct Counters {
 
 /// The most requests of one server that are answered at the same time.
 const ASKING: usize = 16;
-/// How much of a message is shown in a `Traffic` event.
-const SHOWN: usize = 4096;
-
 // === impl Inbox ===
 
 impl Inbox {
@@ -128,6 +102,7 @@ impl Inbox {
             closed: watch::channel(None).0,
             batches: AtomicBool::new(false),
             unexpected: AtomicUsize::new(0),
+            standing: AtomicUsize::new(0),
             counters: Counters::default(),
             asking: Arc::new(Semaphore::new(ASKING)),
             monitor,
@@ -149,7 +124,7 @@ impl Inbox {
         &self,
         life: Arc<Life>,
     ) -> Result<(Ticket, oneshot::Receiver<Result<Json, Failure>>), Closed> {
-        if self.pending.is_empty() {
+        if self.is_idle() {
             self.unexpected.store(0, Ordering::Relaxed);
         }
         let (reply, answer) = oneshot::channel();
@@ -169,16 +144,65 @@ impl Inbox {
 
     /// Takes one frame from the server.
     pub(crate) fn take(&self, frame: Bytes) {
+        self.take_as(None, frame);
+    }
+
+    /// Takes one frame that came in the answer to a call: an error in it without an id is that call's. Says what is
+    /// wrong with a frame that cannot be taken and does not say whose it is.
+    pub(crate) fn take_for(&self, call: u64, frame: Bytes) -> Option<String> {
+        self.take_as(Some(call), frame)
+    }
+
+    fn take_as(&self, call: Option<u64>, frame: Bytes) -> Option<String> {
         self.monitor.traffic(&self.server, false, &frame);
         let mut messages = wire::parse_frame(frame, self.limits.depth);
         if messages.len() != 1 && !self.batches.load(Ordering::Relaxed) {
             self.refuse_batch(&messages);
-            return;
+            return None;
         }
-        messages.drain(..).for_each(|message| match message {
-            Ok(message) => self.sort(message),
-            Err(malformed) => self.malformed(malformed),
-        });
+        let mut wrong = None;
+        for message in messages.drain(..) {
+            match (message, call) {
+                (
+                    Ok(Message::Response { id: ReplyId::Null | ReplyId::Unknown, outcome: Err(error) }),
+                    Some(call),
+                ) => self.deliver(call, Err(error)),
+                (Ok(message), _) => self.sort(message),
+                (Err(malformed), _) => {
+                    if malformed.id.is_none() {
+                        wrong = Some(malformed.reason.clone());
+                    }
+                    self.malformed(malformed);
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Takes the body of a refusal of a call. If it is an error of JSON-RPC, it is that call's, whatever id it names:
+    /// servers that did not read the request cannot know its id.
+    pub(crate) fn take_error(&self, call: u64, body: Bytes) -> bool {
+        let mut messages = wire::parse_frame(body.clone(), self.limits.depth);
+        match messages.pop() {
+            Some(Ok(Message::Response { outcome: Err(error), .. })) if messages.is_empty() => {
+                self.monitor.traffic(&self.server, false, &body);
+                self.deliver(call, Err(error));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends a call whose answer came and cannot be taken. Nothing happens if it ended before.
+    pub(crate) fn refuse(&self, call: u64, reason: String) {
+        if self.waits(call) {
+            self.malformed(Malformed { id: Some(call), reason });
+        }
+    }
+
+    /// Whether a call still waits for its answer.
+    pub(crate) fn waits(&self, call: u64) -> bool {
+        self.pending.with(call, |_| ()).is_some()
     }
 
     fn sort(&self, message: Message) {
@@ -239,15 +263,18 @@ impl Inbox {
     }
 
     fn news(&self, name: &str, params: Option<Json>) {
+        let params = params.as_ref();
         let wanted = match name {
-            method::PROGRESS => self.progress(params.as_ref()),
-            _ => self.peer.notification(&self.server, name, params.as_ref()),
+            method::PROGRESS => self.progress(params),
+            method::LISTEN_ACKNOWLEDGED => self.is_subscribed(params),
+            method::CANCELLED => self.listened(params),
+            _ => self.peer.notification(&self.server, name, params) || self.is_subscribed(params),
         };
         if wanted {
             return;
         }
         self.counters.notifications.fetch_add(1, Ordering::Relaxed);
-        if self.pending.is_empty() {
+        if self.is_idle() {
             return;
         }
         let seen = self.unexpected.fetch_add(1, Ordering::Relaxed) + 1;
@@ -258,6 +285,39 @@ impl Inbox {
                 protocol: true,
             });
         }
+    }
+
+    /// No call waits; requests that stand open to hear news do not count.
+    fn is_idle(&self) -> bool {
+        self.pending.len() <= self.standing.load(Ordering::Relaxed)
+    }
+
+    /// One more request stands open to hear news, until the guard goes.
+    pub(crate) fn stand(self: &Arc<Self>) -> Standing {
+        self.standing.fetch_add(1, Ordering::Relaxed);
+        Standing(Arc::clone(self))
+    }
+
+    /// Whether a notification says that it belongs to a request of ours that stands open.
+    fn is_subscribed(&self, params: Option<&Json>) -> bool {
+        let meta = params.and_then(|p| p.member("_meta"));
+        let id = meta.and_then(|m| m.member(meta::SUBSCRIPTION_ID));
+        id.and_then(|id| id.as_str().parse().ok()).is_some_and(|id| self.is_standing(id))
+    }
+
+    /// The server ends a request that stood open. Over pipes it may say so like this.
+    fn listened(&self, params: Option<&Json>) -> bool {
+        let id = params.and_then(|p| p.member("requestId"));
+        let id = id.and_then(|id| id.as_str().parse().ok());
+        let Some(id) = id.filter(|id| self.is_standing(*id)) else {
+            return false;
+        };
+        self.deliver(id, Ok(Json::empty_object()));
+        true
+    }
+
+    fn is_standing(&self, id: u64) -> bool {
+        self.pending.with(id, |waiting| waiting.life.standing) == Some(true)
     }
 
     fn progress(&self, params: Option<&Json>) -> bool {
@@ -361,43 +421,11 @@ fn write_answer(id: &Json, outcome: &Result<Json, RpcError>) -> Vec<u8> {
     }
 }
 
-// === impl Life ===
+// === impl Standing ===
 
-impl Life {
-    pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>) -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), last_ms: AtomicU64::new(0), sink })
-    }
-
-    pub(crate) fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// When the server last gave a sign; the start counts as one.
-    pub(crate) fn last_sign(&self) -> Instant {
-        self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
-    }
-
-    fn sign(&self, progress: Progress) {
-        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_ms.store(elapsed, Ordering::Relaxed);
-        if let Some(sink) = &self.sink {
-            // A caller that does not keep up misses steps of progress, nothing else.
-            let _ = sink.try_send(progress);
-        }
-    }
-}
-
-// === impl Monitor ===
-
-impl Monitor {
-    pub(crate) fn traffic(&self, server: &ServerName, sent: bool, frame: &[u8]) {
-        if self.debug {
-            self.events.publish(|| {
-                let cut = String::from_utf8_lossy(&frame[..frame.len().min(SHOWN)]);
-                let message = Foreign::from(self.redactor.redact(cut.trim_end()).into_owned());
-                Event::Traffic { server: server.clone(), sent, message }
-            });
-        }
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.0.standing.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,12 +1,20 @@
 //! The seam between a connection and what carries its bytes.
 
+use super::http::HttpLink;
 use super::pipe::PipeLink;
+use super::sse::SseLink;
+use crate::error::StderrTail;
 use crate::mcp::Revision;
+use crate::net::NetError;
 
 /// What carries the messages of a connection.
 pub(crate) enum Link {
     /// The standard input and output of a program.
     Pipe(PipeLink),
+    /// Streamable HTTP.
+    Http(HttpLink),
+    /// HTTP+SSE.
+    Sse(SseLink),
 }
 
 /// A request on its way out.
@@ -32,6 +40,8 @@ pub(crate) struct Sent(pub(crate) u64);
 pub(crate) enum LinkFailure {
     /// The request certainly never reached the server.
     NotSent(String),
+    /// No way led to the server, or a rule forbids the way. The request was not run.
+    Unreached(NetError),
     /// The request may have reached the server; its answer will not come.
     Lost(String),
     /// The server refused it outright with an HTTP status.
@@ -53,6 +63,8 @@ impl Link {
     pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         match self {
             Self::Pipe(pipe) => pipe.carry(out),
+            Self::Http(http) => http.carry(out).await,
+            Self::Sse(sse) => sse.carry(out).await,
         }
     }
 
@@ -60,20 +72,35 @@ impl Link {
     pub(crate) fn reached(&self, sent: Sent) -> bool {
         match self {
             Self::Pipe(pipe) => pipe.reached(sent),
+            // What certainly did not reach it failed before; of the rest nobody can tell.
+            Self::Http(_) | Self::Sse(_) => true,
         }
     }
 
     /// The revision that was agreed on, for transports that repeat it with every message.
-    pub(crate) fn agreed(&self, _revision: Revision) {
+    pub(crate) fn agreed(&self, revision: Revision) {
         match self {
-            Self::Pipe(_) => {}
+            Self::Pipe(_) | Self::Sse(_) => {}
+            Self::Http(http) => http.agreed(revision),
         }
+    }
+
+    /// Ends the handshake. What is sent next does not overtake this.
+    pub(crate) async fn initialized(&self, frame: Vec<u8>) -> Result<(), LinkFailure> {
+        match self {
+            Self::Pipe(pipe) => pipe.notify(frame),
+            Self::Http(http) => http.initialized(frame).await?,
+            Self::Sse(sse) => sse.initialized(frame).await?,
+        }
+        Ok(())
     }
 
     /// Sends a notification, after everything that was sent before it.
     pub(crate) fn notify(&self, frame: Vec<u8>) {
         match self {
             Self::Pipe(pipe) => pipe.notify(frame),
+            Self::Http(http) => http.notify(frame),
+            Self::Sse(sse) => sse.notify(frame),
         }
     }
 
@@ -81,6 +108,8 @@ impl Link {
     pub(crate) fn cancel(&self, frame: Vec<u8>) {
         match self {
             Self::Pipe(pipe) => pipe.notify(frame),
+            Self::Http(http) => http.cancel(frame),
+            Self::Sse(sse) => sse.notify(frame),
         }
     }
 
@@ -88,13 +117,16 @@ impl Link {
     pub(crate) async fn close(&self) {
         match self {
             Self::Pipe(pipe) => pipe.close().await,
+            Self::Http(http) => http.close().await,
+            Self::Sse(sse) => sse.close().await,
         }
     }
 
     /// The last lines of standard error, where there is one.
-    pub(crate) fn stderr(&self) -> crate::error::StderrTail {
+    pub(crate) fn stderr(&self) -> StderrTail {
         match self {
             Self::Pipe(pipe) => pipe.stderr(),
+            Self::Http(_) | Self::Sse(_) => StderrTail::default(),
         }
     }
 }

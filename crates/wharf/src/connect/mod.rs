@@ -8,17 +8,23 @@ mod berth;
 mod connection;
 mod era;
 mod handshake;
+mod http;
 mod inbox;
+mod life;
 mod link;
+mod listen;
+mod monitor;
 mod pipe;
 mod pool;
 mod program;
+mod sse;
 mod stdio;
 
 pub use berth::{Berth, Dock};
 pub use connection::{Connection, Request};
 pub use era::{EraMemory, EraStore, Verdict};
-pub use inbox::{Progress, Strays};
+pub use inbox::Strays;
+pub use life::Progress;
 pub use pool::Pool;
 
 use std::pin::Pin;

@@ -17,6 +17,7 @@ use crate::connect::{Dock, EraMemory, EraStore, Pool};
 use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::ServerName;
+use crate::net::{HttpClient, NetOptions};
 use crate::policy::Policy;
 use crate::registry::{NameRules, Registry};
 use crate::wire::{Json, Limits};
@@ -151,6 +152,7 @@ impl HostBuilder {
             peer: Arc::clone(&peer) as _,
             events: self.events.clone(),
             eras: self.eras,
+            net: HttpClient::new(NetOptions::default())?,
             client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),
         });
         let pool = Pool::new(dock);

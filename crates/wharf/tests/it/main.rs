@@ -1,7 +1,13 @@
 //! Promises, proved at the boundary of the library.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test may fail loudly"
+)]
 
 mod calls;
+mod http;
 mod names;
 mod names_secret;
 mod net;
@@ -10,6 +16,7 @@ mod policy_env;
 mod policy_launch;
 mod policy_remote;
 mod schema;
+mod sse;
 mod support;
 mod tidy;
 mod wire;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
-use super::inbox::Monitor;
+use super::monitor::Monitor;
 use crate::error::StderrTail;
 use crate::names::ServerName;
 use crate::policy::LaunchPermit;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::unix::pipe;
 
-use crate::connect::inbox::Monitor;
+use crate::connect::monitor::Monitor;
 use crate::error::StderrTail;
 use crate::event::Event;
 use crate::names::ServerName;

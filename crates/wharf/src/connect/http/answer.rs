@@ -1,0 +1,98 @@
+//! What an HTTP answer is, before its content is looked at: a message, a stream of events, or a refusal.
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::connect::inbox::Inbox;
+use crate::connect::link::LinkFailure;
+use crate::net::{NetError, read_body};
+use crate::text::Escaped;
+
+/// What a good answer holds.
+pub(crate) enum Content {
+    Json,
+    Events,
+    /// Neither, and what it is instead.
+    Other(String),
+}
+
+/// How much of a refusal is read, and how much of it is shown.
+const REFUSAL_READ: usize = 64 * 1024;
+const REFUSAL_SHOWN: usize = 300;
+
+pub(crate) fn content(headers: &HeaderMap) -> Content {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
+    let encoding = headers.get(CONTENT_ENCODING).map(text);
+    if let Some(encoding) = encoding.filter(|e| e != "identity") {
+        return Content::Other(format!(
+            "it is compressed with `{}`, which nobody asked for",
+            Escaped(&encoding)
+        ));
+    }
+    let kind = headers.get(CONTENT_TYPE).map(text).unwrap_or_default();
+    match kind.split(';').next().unwrap_or_default().trim() {
+        "application/json" => Content::Json,
+        "text/event-stream" => Content::Events,
+        "" => Content::Other("it has no content type".into()),
+        other => Content::Other(format!(
+            "its content type is `{}`, not JSON or a stream of events",
+            Escaped(other)
+        )),
+    }
+}
+
+/// A request that got no answer: whether it ever left decides whether it may be sent again.
+pub(crate) fn unreached(error: NetError) -> LinkFailure {
+    if error.is_before_send() || error.is_refusal() {
+        LinkFailure::Unreached(error)
+    } else {
+        LinkFailure::Lost(error.to_string())
+    }
+}
+
+/// Reads a refusal. An error of JSON-RPC in it is the call's, whatever id it names; anything else is a status.
+/// Statuses about who asks, when, and how much, and those of an outage, say more than their bodies.
+pub(crate) async fn refusal(
+    inbox: &Inbox,
+    call: u64,
+    in_session: bool,
+    response: Response<Incoming>,
+) -> Result<(), LinkFailure> {
+    let (head, body) = response.into_parts();
+    let header = |name| {
+        let value = head.headers.get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let show = |text: &str| {
+        let cut: String = text.trim().chars().take(REFUSAL_SHOWN).collect();
+        Escaped(&inbox.monitor.redactor.redact(&cut)).to_string()
+    };
+    let challenge = header(WWW_AUTHENTICATE).map(|c| show(&c));
+    let body = read_body(body, REFUSAL_READ).await.unwrap_or_default();
+    if in_session && is_expired(head.status, &body) {
+        return Err(LinkFailure::SessionExpired);
+    }
+    let is_answer =
+        head.status.is_client_error() && !matches!(head.status.as_u16(), 401 | 403 | 407 | 408 | 429);
+    if is_answer && inbox.take_error(call, body.clone()) {
+        return Ok(());
+    }
+    Err(LinkFailure::Status {
+        status: head.status.as_u16(),
+        body: show(&String::from_utf8_lossy(&body)),
+        challenge,
+    })
+}
+
+/// 404 is what the specification wants. The other two are in the field: the examples of the TypeScript SDK, and rmcp
+/// before 1.0.
+fn is_expired(status: StatusCode, body: &[u8]) -> bool {
+    let says = |text: &str| memchr::memmem::find(body, text.as_bytes()).is_some();
+    match status {
+        StatusCode::NOT_FOUND => true,
+        StatusCode::BAD_REQUEST => says("No valid session ID"),
+        StatusCode::UNAUTHORIZED => says("Session not found"),
+        _ => false,
+    }
+}

@@ -1,0 +1,57 @@
+//! What is known of a call that waits: when the server last gave a sign of it, and who hears how far it is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::text::Foreign;
+
+/// Signs of life of a call, and where its progress goes.
+#[derive(Debug)]
+pub(crate) struct Life {
+    started: Instant,
+    last_ms: AtomicU64,
+    sink: Option<mpsc::Sender<Progress>>,
+    /// It stays open to hear news: it is no call that somebody waits for.
+    pub(crate) standing: bool,
+}
+
+/// How far a call is.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// How far; only grows.
+    pub progress: f64,
+    /// Of how much, if the server knows.
+    pub total: Option<f64>,
+    /// What the server is doing.
+    pub message: Option<Foreign>,
+}
+
+// === impl Life ===
+
+impl Life {
+    pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>, standing: bool) -> Arc<Self> {
+        Arc::new(Self { started: Instant::now(), last_ms: AtomicU64::new(0), sink, standing })
+    }
+
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// When the server last gave a sign; the start counts as one.
+    pub(crate) fn last_sign(&self) -> Instant {
+        self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn sign(&self, progress: Progress) {
+        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(elapsed, Ordering::Relaxed);
+        if let Some(sink) = &self.sink {
+            // A caller that does not keep up misses steps of progress, nothing else.
+            let _ = sink.try_send(progress);
+        }
+    }
+}
