@@ -2,7 +2,12 @@
 //!
 //! `cargo bench -p wharf --bench stdio`. Both run in the same minutes, in turns, and only their ratio is judged: at most
 //! 2 for 100 bytes, at most 1.3 for 1 MiB, one call at a time, with policy, argument checks and events on.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark, not the product")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark, not the product"
+)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -82,7 +87,8 @@ async fn through_library(case: &Case) -> Duration {
     let me = std::env::current_exe().unwrap().display().to_string();
     let server = ServerConfig::stdio(ServerName::parse("echo").unwrap(), me.clone(), ["--serve"]);
     let policy = Policy::strict().with_commands([me]);
-    let host = Host::builder().server(server).policy(policy).environment(std::env::vars()).start().await.unwrap();
+    let host =
+        Host::builder().server(server).policy(policy).environment(std::env::vars()).start().await.unwrap();
     let listener = host.events().subscribe();
     let arguments = Json::of(&serde_json::json!({ "bytes": case.bytes }));
     let mut times = Vec::with_capacity(case.calls);
@@ -121,9 +127,12 @@ fn result_for(line: &str) -> String {
     if line.contains("\"tools/call\"") {
         let bytes = number_after(line, "\"bytes\":").unwrap_or(100) as usize;
         // Lines of eighty characters, so with escapes.
-        let text: String = "x".repeat(78).chars().chain("\\n".chars()).cycle().take(bytes / 80 * 80).collect();
+        let text: String =
+            "x".repeat(78).chars().chain("\\n".chars()).cycle().take(bytes / 80 * 80).collect();
         let rest = "y".repeat(bytes - text.len());
-        return format!("{{\"content\":[{{\"type\":\"text\",\"text\":\"{text}{rest}\"}}],\"resultType\":\"complete\"}}");
+        return format!(
+            "{{\"content\":[{{\"type\":\"text\",\"text\":\"{text}{rest}\"}}],\"resultType\":\"complete\"}}"
+        );
     }
     if line.contains("\"server/discover\"") {
         return "{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{}},\"resultType\":\"complete\"}".into();

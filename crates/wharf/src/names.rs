@@ -39,18 +39,11 @@ impl ServerName {
         let name: String = text
             .trim()
             .chars()
-            .map(|c| {
-                if c == ' ' || c == '.' || c == '/' {
-                    '_'
-                } else {
-                    c.to_ascii_lowercase()
-                }
-            })
+            .map(|c| if c == ' ' || c == '.' || c == '/' { '_' } else { c.to_ascii_lowercase() })
             .collect();
         let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase());
-        let rest_well = name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-');
+        let rest_well =
+            name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-');
         if starts_well && rest_well && name.len() <= SERVER_NAME_MAX {
             return Ok(Self(name.into()));
         }
@@ -76,10 +69,7 @@ impl ToolName {
             )));
         }
         if text.chars().any(char::is_control) {
-            return Err(BadName(format!(
-                "the tool name `{}` has control characters",
-                Escaped(text)
-            )));
+            return Err(BadName(format!("the tool name `{}` has control characters", Escaped(text))));
         }
         Ok(Self(text.into()))
     }

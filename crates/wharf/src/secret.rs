@@ -78,11 +78,19 @@ impl SecretUrl {
 
     /// The values of its query, its password and what variables put into it, which must not be seen.
     pub fn secrets(&self) -> impl Iterator<Item = Secret> {
-        let values = self.url.query_pairs().map(|(_, value)| value.into_owned());
+        let meant = self.url.query_pairs().map(|(_, value)| value.into_owned());
+        let written = self.url.query().into_iter().flat_map(|query| query.split('&'));
+        let written = written.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
+        let user = self.url.password().unwrap_or_else(|| self.url.username());
         // A variable that held the whole address shows up in other texts as its path.
         let path = (!self.secrets.is_empty()).then(|| self.url.path().trim_start_matches('/').to_owned());
-        let values = values.chain(self.url.password().map(str::to_owned)).chain(path);
-        values.map(Secret::new).chain(self.secrets.iter().cloned())
+        meant
+            .chain(written)
+            .chain([user.to_owned(), percent_decoded(user)])
+            .chain(path)
+            .filter(|v| !v.is_empty())
+            .map(Secret::new)
+            .chain(self.secrets.iter().cloned())
     }
 }
 
@@ -117,11 +125,8 @@ impl Redactor {
 
     /// The text with every known secret as `***`. Secrets that overlap are erased together.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut found: Vec<Range<usize>> = self
-            .0
-            .iter()
-            .flat_map(|secret| occurrences(text, secret.expose()))
-            .collect();
+        let mut found: Vec<Range<usize>> =
+            self.0.iter().flat_map(|secret| occurrences(text, secret.expose())).collect();
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
@@ -144,9 +149,7 @@ impl Redactor {
 /// A value, what follows `Bearer` in it, its lines, and each of these as JSON and URLs spell it.
 fn forms(value: &str) -> Vec<Secret> {
     let value = value.trim();
-    let token = value
-        .split_once(' ')
-        .filter(|(scheme, _)| scheme.bytes().all(|b| b.is_ascii_alphabetic()));
+    let token = value.split_once(' ').filter(|(scheme, _)| scheme.bytes().all(|b| b.is_ascii_alphabetic()));
     let plain = std::iter::once(value)
         .chain(token.map(|(_, token)| token.trim()))
         .chain(value.lines().map(str::trim));
@@ -155,12 +158,7 @@ fn forms(value: &str) -> Vec<Secret> {
         let json = serde_json::to_string(form).unwrap_or_default();
         let url: String = url::form_urlencoded::byte_serialize(form.as_bytes()).collect();
         forms.push(Secret::new(form));
-        forms.extend(
-            [json.trim_matches('"'), &url]
-                .into_iter()
-                .filter(|f| *f != form)
-                .map(Secret::new),
-        );
+        forms.extend([json.trim_matches('"'), &url].into_iter().filter(|f| *f != form).map(Secret::new));
     }
     forms
 }

@@ -1,2 +1,4 @@
-//! The binary, from the outside.
-fn main(){}
+//! Promises of the command, proved on the real binary.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
+
+mod test_server;

@@ -4,7 +4,6 @@
 //! masked character by character, so that the caret still stands under the right column: every value of `env` and
 //! `headers`, what looks like a credential, and, while the file is not even readable, every value at all.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::secret::{is_credential_name, is_credential_value};
@@ -21,6 +20,8 @@ pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) format: Format,
     text: String,
+    /// Where each line starts.
+    lines: Vec<usize>,
     /// Parts that are masked when their line is shown.
     hidden: Vec<Span>,
 }
@@ -47,7 +48,9 @@ impl Source {
             Format::Toml => format_toml::parse(&text),
             Format::Json => format_json::parse(&text),
         };
-        let mut source = Self { path: path.to_owned(), format, text, hidden: Vec::new() };
+        let lines =
+            std::iter::once(0).chain(memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1)).collect();
+        let mut source = Self { path: path.to_owned(), format, text, lines, hidden: Vec::new() };
         match parsed {
             Ok(tree) => {
                 source.hide(&tree, false);
@@ -68,7 +71,7 @@ impl Source {
 
     /// The line of a byte, counted from 1.
     pub(super) fn line_of(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
+        self.lines.partition_point(|start| *start <= at)
     }
 
     /// The part of a value's place where a needle stands, or the whole place if the value spells it otherwise.
@@ -80,53 +83,44 @@ impl Source {
     }
 
     fn line_span(&self, at: usize) -> Span {
-        let at = at.min(self.text.len());
-        let bytes = self.text.as_bytes();
-        let start = bytes[..at].iter().rposition(|b| *b == b'\n').map_or(0, |n| n + 1);
-        let end = bytes[at..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| at + n);
-        start..end
+        let line = self.line_of(at);
+        let end = self.lines.get(line).map_or(self.text.len(), |next| next - 1);
+        self.lines[line - 1]..end
     }
 
     fn place(&self, span: &Span) -> Place {
         let line = self.line_span(span.start);
-        let mut chars: Vec<char> = Vec::new();
-        let mut caret: Range<usize> = 0..0;
-        for (offset, c) in self.text[line.clone()].char_indices() {
-            let at = line.start + offset;
-            if at < span.start {
-                caret.start += 1;
-            }
-            if at < span.end {
-                caret.end += 1;
-            }
-            let masked = self.hidden.iter().any(|hidden| hidden.contains(&at));
-            chars.push(match c {
+        let from = span.start.clamp(line.start, line.end);
+        // Only what is near the caret is looked at: a line may be the whole file.
+        let (before, after) = (&self.text[line.start..from], &self.text[from..line.end]);
+        let window_from =
+            before.char_indices().rev().nth(WINDOW - 1).map_or(line.start, |(at, _)| line.start + at);
+        let window_to = after.char_indices().nth(WINDOW).map_or(line.end, |(at, _)| from + at);
+        let near = |hidden: &&Span| hidden.start < window_to && window_from < hidden.end;
+        let hidden: Vec<&Span> = self.hidden.iter().filter(near).collect();
+        let mut source = String::new();
+        let mut caret = 0..0;
+        if window_from > line.start {
+            source.push('…');
+            caret = 1..1;
+        }
+        for (offset, c) in self.text[window_from..window_to].char_indices() {
+            let at = window_from + offset;
+            caret.start += usize::from(at < span.start);
+            caret.end += usize::from(at < span.end);
+            source.push(match c {
                 '\t' | '\r' => ' ',
-                _ if masked => '*',
+                _ if hidden.iter().any(|hidden| hidden.contains(&at)) => '*',
                 c if is_unsafe_to_show(c) => '\u{fffd}',
                 c => c,
             });
         }
-        let column = caret.start + 1;
-        let from = caret.start.saturating_sub(WINDOW);
-        let to = (caret.start + WINDOW).min(chars.len()).max(from);
-        let mut source: String = chars[from..to].iter().collect();
-        let mut shift = from;
-        if from > 0 {
-            source.insert(0, '…');
-            shift -= 1;
-        }
-        if to < chars.len() {
+        if window_to < line.end {
             source.push('…');
         }
-        let start = caret.start - shift;
-        let end = (caret.end.min(to).max(caret.start) - shift).max(start + 1);
-        Place {
-            line: self.line_of(span.start),
-            column,
-            source: source.trim_end().to_owned(),
-            caret: start..end,
-        }
+        let column = before.chars().count() + 1;
+        let caret = caret.start..caret.end.max(caret.start + 1);
+        Place { line: self.line_of(span.start), column, source: source.trim_end().to_owned(), caret }
     }
 
     /// Remembers what must be masked in a tree.

@@ -20,9 +20,7 @@ where
     let mut first: Option<Bytes> = None;
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| NetError::Broken {
-            reason: chain(&error),
-        })?;
+        let frame = frame.map_err(|error| NetError::Broken { reason: chain(&error) })?;
         let Ok(data) = frame.into_data() else { continue };
         let so_far = whole.len() + first.as_ref().map_or(0, Bytes::len);
         if data.len() > max - so_far {

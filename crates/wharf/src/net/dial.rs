@@ -58,11 +58,7 @@ impl Connector {
 
     async fn connect(&self, uri: &Uri) -> Result<Stream, NetError> {
         // The brackets of an IPv6 address belong to the URI, not to the host.
-        let host = uri
-            .host()
-            .unwrap_or_default()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
+        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let secure = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let connecting = async {
@@ -73,10 +69,7 @@ impl Connector {
             let tls = self.tls.handshake(host, tcp).await?;
             Ok(Stream::Tls(Box::new(TokioIo::new(tls))))
         };
-        let late = |_| NetError::Timeout {
-            host: Foreign::new(host),
-            after: self.timeout,
-        };
+        let late = |_| NetError::Timeout { host: Foreign::new(host), after: self.timeout };
         timeout(self.timeout, connecting).await.map_err(late)?
     }
 
@@ -86,20 +79,10 @@ impl Connector {
             (vec![ip], self.loopback)
         } else if address::is_loopback_name(host) {
             // Nobody else is asked what this machine is called.
-            (
-                vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-                self.loopback,
-            )
+            (vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()], self.loopback)
         } else {
-            let unresolved = |reason: String| NetError::Dns {
-                host: Foreign::new(host),
-                reason,
-            };
-            let answers = self
-                .resolver
-                .resolve(host)
-                .await
-                .map_err(|error| unresolved(error.to_string()))?;
+            let unresolved = |reason: String| NetError::Dns { host: Foreign::new(host), reason };
+            let answers = self.resolver.resolve(host).await.map_err(|error| unresolved(error.to_string()))?;
             if answers.is_empty() {
                 return Err(unresolved("it has no address".into()));
             }
@@ -116,11 +99,9 @@ impl Connector {
         }
         vetted.truncate(MAX_ADDRESSES);
         match refused {
-            Some((ip, kind)) if vetted.is_empty() => Err(NetError::Refused {
-                host: Foreign::new(host),
-                ip,
-                kind,
-            }),
+            Some((ip, kind)) if vetted.is_empty() => {
+                Err(NetError::Refused { host: Foreign::new(host), ip, kind })
+            }
             _ => Ok(Vetted(vetted)),
         }
     }
@@ -168,10 +149,7 @@ async fn dial(host: &str, vetted: Vetted) -> Result<TcpStream, NetError> {
         match waiting.next() {
             Some(address) => running.push(open(address)),
             None if running.is_empty() => {
-                return Err(NetError::Connect {
-                    host: Foreign::new(host),
-                    reason: last,
-                });
+                return Err(NetError::Connect { host: Foreign::new(host), reason: last });
             }
             None => {}
         }

@@ -30,10 +30,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     pub(super) fn new(client: Client<Connector, Full<Bytes>>, permit: &ConnectPermit) -> Self {
-        Self {
-            client,
-            url: permit.url().clone(),
-        }
+        Self { client, url: permit.url().clone() }
     }
 
     /// Where it is.
@@ -55,29 +52,24 @@ impl Endpoint {
             *request.method_mut() = parts.method.clone();
             *request.headers_mut() = parts.headers.clone();
             *request.uri_mut() = uri;
-            let response = self
-                .client
-                .request(request)
-                .await
-                .map_err(|error| NetError::from_client(&error))?;
+            let response =
+                self.client.request(request).await.map_err(|error| NetError::from_client(&error))?;
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
             url = self.follow(&url, &response, hops)?;
             hops += 1;
-            uri = url.as_str().parse().map_err(|_| NetError::Redirect {
-                to: shown(&url),
-                reason: UNREADABLE,
-            })?;
+            uri = url
+                .as_str()
+                .parse()
+                .map_err(|_| NetError::Redirect { to: shown(&url), reason: UNREADABLE })?;
         }
     }
 
     /// The address of a request, if it is within the origin.
     fn own(&self, uri: &Uri) -> Result<Url, NetError> {
         let Ok(url) = Url::parse(&uri.to_string()) else {
-            return Err(NetError::OtherOrigin {
-                to: Foreign::new(uri.path()),
-            });
+            return Err(NetError::OtherOrigin { to: Foreign::new(uri.path()) });
         };
         if url.origin() != self.url.expose().origin() {
             return Err(NetError::OtherOrigin { to: shown(&url) });
@@ -86,21 +78,13 @@ impl Endpoint {
     }
 
     fn follow(&self, from: &Url, response: &Response<Incoming>, hops: usize) -> Result<Url, NetError> {
-        let location = response
-            .headers()
-            .get(header::LOCATION)
-            .and_then(|value| value.to_str().ok());
+        let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
         let Some(mut to) = location.and_then(|location| from.join(location).ok()) else {
-            return Err(NetError::Redirect {
-                to: Foreign::new("nowhere"),
-                reason: UNREADABLE,
-            });
+            return Err(NetError::Redirect { to: Foreign::new("nowhere"), reason: UNREADABLE });
         };
         to.set_fragment(None);
-        let keeps_method = matches!(
-            response.status(),
-            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
-        );
+        let keeps_method =
+            matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
         let reason = if to.origin() != self.url.expose().origin() {
             "that is another server, and nothing of the request goes there"
         } else if !to.username().is_empty() || to.password().is_some() {
@@ -112,18 +96,13 @@ impl Endpoint {
         } else {
             return Ok(to);
         };
-        Err(NetError::Redirect {
-            to: shown(&to),
-            reason,
-        })
+        Err(NetError::Redirect { to: shown(&to), reason })
     }
 }
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint")
-            .field("url", &self.url)
-            .finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("url", &self.url).finish_non_exhaustive()
     }
 }
 

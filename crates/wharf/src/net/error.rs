@@ -106,10 +106,7 @@ impl NetError {
 
     /// Whether a rule of ours said no, rather than the network.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Refused { .. } | Self::OtherOrigin { .. } | Self::Redirect { .. }
-        )
+        matches!(self, Self::Refused { .. } | Self::OtherOrigin { .. } | Self::Redirect { .. })
     }
 
     /// The error for whoever wanted to connect to a server. For a request that was under way, ask
@@ -131,10 +128,8 @@ impl NetError {
                 hint: hint.into(),
             };
         }
-        let retryable = matches!(
-            self,
-            Self::Dns { .. } | Self::Connect { .. } | Self::Timeout { .. } | Self::NotSent
-        );
+        let retryable =
+            matches!(self, Self::Dns { .. } | Self::Connect { .. } | Self::Timeout { .. } | Self::NotSent);
         Error::Connection {
             server: server.clone(),
             transport,
@@ -152,10 +147,7 @@ impl NetError {
                 return ours.clone();
             }
             // hyper says "canceled" only of requests that it had not begun to write.
-            if inner
-                .downcast_ref::<hyper::Error>()
-                .is_some_and(hyper::Error::is_canceled)
-            {
+            if inner.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled) {
                 return Self::NotSent;
             }
             cause = inner.source();

@@ -26,10 +26,7 @@ impl Resolve for SystemResolver {
         host: &'a str,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
         Box::pin(async move {
-            Ok(tokio::net::lookup_host((host, 0))
-                .await?
-                .map(|address| address.ip())
-                .collect())
+            Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
         })
     }
 }

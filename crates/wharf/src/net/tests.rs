@@ -33,93 +33,48 @@ impl Resolve for Answers {
 }
 
 fn permit(policy: &Policy, url: &str) -> ConnectPermit {
-    let remote = Remote {
-        url: SecretUrl::new(Url::parse(url).unwrap()),
-        headers: Default::default(),
-    };
-    policy
-        .permit_connect(&ServerName::parse("srv").unwrap(), &remote, &Origin::Given)
-        .unwrap()
+    let remote = Remote { url: SecretUrl::new(Url::parse(url).unwrap()), headers: Default::default() };
+    policy.permit_connect(&ServerName::parse("srv").unwrap(), &remote, &Origin::Given).unwrap()
 }
 
 fn connector(policy: &Policy, url: &str, answers: Vec<Vec<&'static str>>) -> (Connector, Arc<Answers>) {
     let resolver = Arc::new(Answers(answers, AtomicUsize::new(0)));
-    let options = NetOptions {
-        resolver: resolver.clone(),
-        ..NetOptions::default()
-    };
-    (
-        Connector::new(&permit(policy, url), &options, Tls::new(&[]).unwrap()),
-        resolver,
-    )
+    let options = NetOptions { resolver: resolver.clone(), ..NetOptions::default() };
+    (Connector::new(&permit(policy, url), &options, Tls::new(&[]).unwrap()), resolver)
 }
 
 async fn dialled(policy: &Policy, host: &str, answers: Vec<&'static str>) -> Result<Vec<String>, NetError> {
     let (connector, _) = connector(policy, &format!("https://{host}/"), vec![answers]);
     let vetted = connector.vet(host, 443).await?;
-    Ok(vetted
-        .addresses()
-        .iter()
-        .map(|address| address.ip().to_string())
-        .collect())
+    Ok(vetted.addresses().iter().map(|address| address.ip().to_string()).collect())
 }
 
 #[tokio::test]
 async fn ssrf_05_of_mixed_answers_only_the_public_are_dialled() {
     let strict = Policy::strict();
-    let mixed = vec![
-        "10.0.0.1",
-        "1.1.1.1",
-        "127.0.0.1",
-        "fd00::1",
-        "::ffff:169.254.169.254",
-        "2606:4700::1",
-    ];
-    assert_eq!(
-        dialled(&strict, "a.test", mixed.clone()).await.unwrap(),
-        ["1.1.1.1", "2606:4700::1"]
-    );
+    let mixed = vec!["10.0.0.1", "1.1.1.1", "127.0.0.1", "fd00::1", "::ffff:169.254.169.254", "2606:4700::1"];
+    assert_eq!(dialled(&strict, "a.test", mixed.clone()).await.unwrap(), ["1.1.1.1", "2606:4700::1"]);
     let home = strict.with_private_networks(true);
     assert_eq!(
         dialled(&home, "a.test", mixed).await.unwrap(),
         ["10.0.0.1", "1.1.1.1", "fd00::1", "2606:4700::1"]
     );
-    let error = dialled(&strict, "a.test", vec!["10.0.0.1", "127.0.0.1"])
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            NetError::Refused {
-                kind: "a private address",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let error = dialled(&strict, "a.test", vec!["10.0.0.1", "127.0.0.1"]).await.unwrap_err();
+    assert!(matches!(error, NetError::Refused { kind: "a private address", .. }), "{error}");
     let error = dialled(&strict, "a.test", Vec::new()).await.unwrap_err();
     assert!(matches!(error, NetError::Dns { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn ssrf_06_a_name_is_asked_for_once_and_the_answer_is_what_is_dialled() {
-    let (connector, resolver) = connector(
-        &Policy::strict(),
-        "https://a.test/",
-        vec![vec!["1.1.1.1"], vec!["127.0.0.1"]],
-    );
+    let (connector, resolver) =
+        connector(&Policy::strict(), "https://a.test/", vec![vec!["1.1.1.1"], vec!["127.0.0.1"]]);
     let vetted = connector.vet("a.test", 443).await.unwrap();
     assert_eq!(vetted.addresses(), ["1.1.1.1:443".parse().unwrap()]);
     assert_eq!(resolver.1.load(Ordering::SeqCst), 1);
     let error = connector.vet("a.test", 443).await.unwrap_err();
     assert!(
-        matches!(
-            error,
-            NetError::Refused {
-                kind: "a loopback address",
-                ..
-            }
-        ),
+        matches!(error, NetError::Refused { kind: "a loopback address", .. }),
         "the next connection asks again: {error}"
     );
 }
@@ -128,27 +83,13 @@ async fn ssrf_06_a_name_is_asked_for_once_and_the_answer_is_what_is_dialled() {
 async fn ssrf_04_a_name_of_this_machine_is_not_asked_for() {
     let (inside, resolver) = connector(&Policy::strict(), "http://a.localhost:1/", vec![vec!["1.1.1.1"]]);
     let vetted = inside.vet("a.localhost", 1).await.unwrap();
-    assert!(
-        vetted
-            .addresses()
-            .iter()
-            .all(|address| address.ip().is_loopback())
-    );
+    assert!(vetted.addresses().iter().all(|address| address.ip().is_loopback()));
     assert_eq!(resolver.1.load(Ordering::SeqCst), 0);
     let (outside, _) = connector(&Policy::strict(), "https://a.test/", vec![vec!["1.1.1.1"]]);
-    for host in [
-        "localhost",
-        "LOCALHOST",
-        "localhost.",
-        "a.localhost",
-        "127.0.0.1",
-        "::1",
-        "::ffff:127.0.0.1",
-    ] {
-        assert!(
-            matches!(outside.vet(host, 1).await, Err(NetError::Refused { .. })),
-            "{host}"
-        );
+    for host in
+        ["localhost", "LOCALHOST", "localhost.", "a.localhost", "127.0.0.1", "::1", "::ffff:127.0.0.1"]
+    {
+        assert!(matches!(outside.vet(host, 1).await, Err(NetError::Refused { .. })), "{host}");
     }
 }
 
@@ -156,10 +97,7 @@ async fn ssrf_04_a_name_of_this_machine_is_not_asked_for() {
 async fn ssrf_04_a_permit_for_this_machine_does_not_open_it_to_other_names() {
     let (inside, _) = connector(&Policy::strict(), "http://localhost:1/", vec![vec!["127.0.0.1"]]);
     assert!(inside.vet("localhost", 1).await.is_ok());
-    assert!(matches!(
-        inside.vet("a.test", 1).await,
-        Err(NetError::Refused { .. })
-    ));
+    assert!(matches!(inside.vet("a.test", 1).await, Err(NetError::Refused { .. })));
 }
 
 #[tokio::test]

@@ -36,18 +36,13 @@ impl Tls {
             let before = extra.len();
             for certificate in CertificateDer::pem_slice_iter(pem) {
                 let certificate = certificate.map_err(|error| unreadable(&error.to_string()))?;
-                extra
-                    .add(certificate)
-                    .map_err(|error| unreadable(&error.to_string()))?;
+                extra.add(certificate).map_err(|error| unreadable(&error.to_string()))?;
             }
             if extra.len() == before {
                 return Err(unreadable("there is none in it"));
             }
         }
-        Ok(Self {
-            extra: Arc::new(extra),
-            config: Arc::default(),
-        })
+        Ok(Self { extra: Arc::new(extra), config: Arc::default() })
     }
 
     pub(super) async fn handshake(
@@ -55,21 +50,11 @@ impl Tls {
         host: &str,
         tcp: TcpStream,
     ) -> Result<TlsStream<TcpStream>, NetError> {
-        let failed = |reason: String| NetError::Tls {
-            host: Foreign::new(host),
-            reason,
-        };
+        let failed = |reason: String| NetError::Tls { host: Foreign::new(host), reason };
         let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(error.to_string()))?;
-        let config = self
-            .config
-            .get_or_try_init(|| self.build())
-            .await
-            .map_err(failed)?;
+        let config = self.config.get_or_try_init(|| self.build()).await.map_err(failed)?;
         let connector = TlsConnector::from(Arc::clone(config));
-        connector
-            .connect(name, tcp)
-            .await
-            .map_err(|error| failed(chain(&error)))
+        connector.connect(name, tcp).await.map_err(|error| failed(chain(&error)))
     }
 
     /// Reading the machine's certificates blocks, and is not needed before the first `https:`.

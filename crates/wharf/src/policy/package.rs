@@ -34,12 +34,7 @@ impl<'a> Package<'a> {
         }
         .ok_or_else(|| no_package(spec))?;
         let pinned = version.is_some_and(|version| is_exact(registry, version));
-        Ok(Self {
-            name,
-            pinned,
-            spec,
-            registry,
-        })
+        Ok(Self { name, pinned, spec, registry })
     }
 
     /// Whether the rule lets it be fetched, and what a person should know if so.
@@ -57,9 +52,7 @@ impl<'a> Package<'a> {
                 ));
             }
             PackageRule::Listed(list) if !list.iter().any(|entry| self.is_listed_as(entry)) => {
-                return Err(format!(
-                    "package `{name}` is not among the packages that the policy lists"
-                ));
+                return Err(format!("package `{name}` is not among the packages that the policy lists"));
             }
             _ => {}
         }
@@ -83,35 +76,24 @@ fn normal(name: &str) -> String {
 }
 
 fn split_npm(spec: &str) -> Option<(&str, Option<&str>)> {
-    let at = spec
-        .char_indices()
-        .skip(1)
-        .find(|(_, c)| *c == '@')
-        .map(|(at, _)| at);
+    let at = spec.char_indices().skip(1).find(|(_, c)| *c == '@').map(|(at, _)| at);
     let (name, version) = match at {
         Some(at) => (&spec[..at], Some(&spec[at + 1..])),
         None => (spec, None),
     };
     let plain = match name.strip_prefix('@') {
-        Some(scoped) => scoped
-            .split_once('/')
-            .is_some_and(|(scope, name)| is_word(scope) && is_word(name)),
+        Some(scoped) => scoped.split_once('/').is_some_and(|(scope, name)| is_word(scope) && is_word(name)),
         None => is_word(name),
     };
-    let range = |version: &str| {
-        version
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "._+-^~<>=*| ".contains(c))
-    };
+    let range =
+        |version: &str| version.chars().all(|c| c.is_ascii_alphanumeric() || "._+-^~<>=*| ".contains(c));
     // npm takes these for the value of the switch before them, and the next argument for the package.
     let is_value = ["true", "false", "null"].contains(&name);
     (plain && !is_value && !is_archive(name) && version.is_none_or(range)).then_some((name, version))
 }
 
 fn split_pypi(spec: &str) -> Option<(&str, Option<&str>)> {
-    let end = spec
-        .find(|c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c)))
-        .unwrap_or(spec.len());
+    let end = spec.find(|c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c))).unwrap_or(spec.len());
     let (name, mut rest) = spec.split_at(end);
     if !is_word(name) || is_archive(spec) {
         return None;
@@ -128,15 +110,11 @@ fn split_pypi(spec: &str) -> Option<(&str, Option<&str>)> {
         return Some((name, None));
     }
     // `name@1.2` is how `uvx` writes a version; `name @ https://…` does not get past the characters.
-    let version = rest
-        .strip_prefix('@')
-        .or_else(|| rest.starts_with(['=', '<', '>', '!', '~']).then_some(rest))?;
+    let version =
+        rest.strip_prefix('@').or_else(|| rest.starts_with(['=', '<', '>', '!', '~']).then_some(rest))?;
     let plain = |part: &str| {
         let part = part.trim().trim_start_matches(['=', '<', '>', '!', '~']).trim();
-        !part.is_empty()
-            && part
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || ".*+!-".contains(c))
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || ".*+!-".contains(c))
     };
     // Every part after a comma must be a comparison, or `--with a,b` would bring a second package along.
     let compares = |part: &str| part.trim().starts_with(['=', '<', '>', '!', '~']);
@@ -185,9 +163,7 @@ fn is_exact(registry: Registry, version: &str) -> bool {
 
 fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
 
 fn is_archive(text: &str) -> bool {

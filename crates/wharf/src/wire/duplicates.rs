@@ -20,9 +20,7 @@ pub(super) fn refuse(json: &[u8]) -> Result<(), JsonError> {
                 let end = string_end(json, at);
                 let after = json[end..].iter().find(|b| !b.is_ascii_whitespace());
                 if after == Some(&b':') {
-                    keys.push(unquote(
-                        std::str::from_utf8(&json[at - 1..end]).unwrap_or_default(),
-                    ));
+                    keys.push(unquote(std::str::from_utf8(&json[at - 1..end]).unwrap_or_default()));
                 }
                 at = end;
             }

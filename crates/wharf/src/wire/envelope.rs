@@ -83,15 +83,11 @@ const BATCH: usize = 1000;
 pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malformed>> {
     if first_visible(&frame) == Some(b'[') {
         return match split_batch(&frame, max_depth) {
-            Ok(parts) if parts.is_empty() => vec![Err(Malformed {
-                id: None,
-                reason: "an empty batch".into(),
-            })],
+            Ok(parts) if parts.is_empty() => {
+                vec![Err(Malformed { id: None, reason: "an empty batch".into() })]
+            }
             Ok(parts) => parts.into_iter().map(|part| parse_one(part, max_depth)).collect(),
-            Err(e) => vec![Err(Malformed {
-                id: None,
-                reason: format!("not an acceptable batch: {e}"),
-            })],
+            Err(e) => vec![Err(Malformed { id: None, reason: format!("not an acceptable batch: {e}") })],
         };
     }
     vec![parse_one(frame, max_depth)]
@@ -102,10 +98,7 @@ fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError>
     let mut parts = Vec::new();
     Scanner::new(text, max_depth).items(|place| {
         if parts.len() == BATCH {
-            return Err(Bad {
-                what: "more than 1000 messages",
-                at: place.start,
-            });
+            return Err(Bad { what: "more than 1000 messages", at: place.start });
         }
         parts.push(frame.slice(place));
         Ok(())
@@ -116,10 +109,7 @@ fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError>
 fn parse_one(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
     match Parts::read(&frame, max_depth) {
         Ok(parts) => parts.into_message(&frame),
-        Err(e) => Err(Malformed {
-            id: IdFinder::look(&frame),
-            reason: format!("not acceptable JSON: {e}"),
-        }),
+        Err(e) => Err(Malformed { id: IdFinder::look(&frame), reason: format!("not acceptable JSON: {e}") }),
     }
 }
 
@@ -156,10 +146,7 @@ impl Parts {
                 };
                 if place.replace(value).is_some() {
                     twice = Some(JsonError::twice(&name));
-                    return Err(Bad {
-                        what: "a key stands twice",
-                        at,
-                    });
+                    return Err(Bad { what: "a key stands twice", at });
                 }
                 Ok(())
             })
@@ -174,10 +161,7 @@ impl Parts {
         // The ids of the other side's requests are its own: one of them must not end a call of ours.
         let is_answer = self.method.is_none() || self.result.is_some() || self.error.is_some();
         let call = reply_id.number().filter(|_| is_answer);
-        let malformed = |reason: &str| Malformed {
-            id: call,
-            reason: reason.to_owned(),
-        };
+        let malformed = |reason: &str| Malformed { id: call, reason: reason.to_owned() };
 
         if part(&self.version).is_none_or(|v| v.as_str() != "\"2.0\"") {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
@@ -207,10 +191,7 @@ impl Parts {
             (Some(result), None) => Ok(result),
             (None, Some(error)) => Err(read_error(&error).map_err(malformed)?),
         };
-        Ok(Message::Response {
-            id: reply_id,
-            outcome,
-        })
+        Ok(Message::Response { id: reply_id, outcome })
     }
 }
 
@@ -235,16 +216,9 @@ fn reply_id(id: Option<&Json>) -> ReplyId {
     if let Some(number) = whole_number(text) {
         return ReplyId::Number(number);
     }
-    let respelt = text
-        .trim_matches('"')
-        .split_once('.')
-        .map_or(text.trim_matches('"'), |(whole, rest)| {
-            if rest.bytes().all(|b| b == b'0') {
-                whole
-            } else {
-                text
-            }
-        });
+    let respelt = text.trim_matches('"').split_once('.').map_or(text.trim_matches('"'), |(whole, rest)| {
+        if rest.bytes().all(|b| b == b'0') { whole } else { text }
+    });
     whole_number(respelt).map_or(ReplyId::Unknown, ReplyId::Respelt)
 }
 
@@ -264,14 +238,9 @@ fn read_error(error: &Json) -> Result<RpcError, &'static str> {
         data: Option<Json>,
     }
     // The reader's own words are not repeated: they would quote the server, at any length.
-    let shape: Shape = error
-        .to()
-        .map_err(|_| "its error has no whole number as `code` or no text as `message`")?;
-    Ok(RpcError {
-        code: shape.code,
-        message: Foreign::new(shape.message),
-        data: shape.data,
-    })
+    let shape: Shape =
+        error.to().map_err(|_| "its error has no whole number as `code` or no text as `message`")?;
+    Ok(RpcError { code: shape.code, message: Foreign::new(shape.message), data: shape.data })
 }
 
 // === impl RpcError ===
@@ -279,11 +248,7 @@ fn read_error(error: &Json) -> Result<RpcError, &'static str> {
 impl RpcError {
     /// An error of our own making, to answer a request with.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: Foreign::new(message.into()),
-            data: None,
-        }
+        Self { code, message: Foreign::new(message.into()), data: None }
     }
 }
 

@@ -195,9 +195,6 @@ impl JsonError {
 
 impl From<Bad> for JsonError {
     fn from(bad: Bad) -> Self {
-        Self::Syntax {
-            what: bad.what,
-            at: bad.at,
-        }
+        Self::Syntax { what: bad.what, at: bad.at }
     }
 }

@@ -43,12 +43,7 @@ const CHUNK: usize = 64 * 1024;
 impl Lines {
     /// A buffer for lines of at most `max` bytes.
     pub fn new(max: usize) -> Self {
-        Self {
-            buffer: BytesMut::with_capacity(CHUNK),
-            searched: 0,
-            max,
-            discarding: None,
-        }
+        Self { buffer: BytesMut::with_capacity(CHUNK), searched: 0, max, discarding: None }
     }
 
     /// The buffer to read into: it has room for a good part of a chunk.
@@ -126,9 +121,6 @@ impl Discarded {
     }
 
     fn end(self) -> Line {
-        Line::TooLong {
-            length: self.length - u64::from(self.ends_in_cr),
-            id: self.finder.end(),
-        }
+        Line::TooLong { length: self.length - u64::from(self.ends_in_cr), id: self.finder.end() }
     }
 }

@@ -33,14 +33,7 @@ const FIRST_SLOTS: usize = 16;
 
 impl<T> Default for Pending<T> {
     fn default() -> Self {
-        Self {
-            slots: Mutex::new(Slots {
-                slots: Vec::new(),
-                waiting: 0,
-                last: 0,
-                closed: false,
-            }),
-        }
+        Self { slots: Mutex::new(Slots { slots: Vec::new(), waiting: 0, last: 0, closed: false }) }
     }
 }
 
@@ -104,11 +97,7 @@ impl<T> Pending<T> {
         let mut slots = self.lock();
         slots.closed = true;
         slots.waiting = 0;
-        std::mem::take(&mut slots.slots)
-            .into_iter()
-            .flatten()
-            .map(|(_, call)| call)
-            .collect()
+        std::mem::take(&mut slots.slots).into_iter().flatten().map(|(_, call)| call).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots<T>> {
@@ -121,9 +110,7 @@ impl<T> Slots<T> {
     /// The slot in which the call of that id waits.
     fn find(&mut self, id: u64) -> Option<&mut Option<(u64, T)>> {
         let index = self.index(id);
-        self.slots
-            .get_mut(index)
-            .filter(|slot| slot.as_ref().is_some_and(|(own, _)| *own == id))
+        self.slots.get_mut(index).filter(|slot| slot.as_ref().is_some_and(|(own, _)| *own == id))
     }
 
     fn index(&self, id: u64) -> usize {
@@ -138,10 +125,7 @@ impl<T> Slots<T> {
             return;
         }
         let wider = (self.slots.len() * 2).max(FIRST_SLOTS);
-        let old = std::mem::replace(
-            &mut self.slots,
-            std::iter::repeat_with(|| None).take(wider).collect(),
-        );
+        let old = std::mem::replace(&mut self.slots, std::iter::repeat_with(|| None).take(wider).collect());
         for entry in old.into_iter().flatten() {
             let index = self.index(entry.0);
             self.slots[index] = Some(entry);

@@ -27,11 +27,7 @@ impl<'a> Scanner<'a> {
     /// `text` must already be UTF-8.
     pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
         let text = text.as_bytes();
-        Self {
-            text,
-            max_depth: max_depth.min(STACK_BITS - 1),
-            clean: !has_control(text),
-        }
+        Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: !has_control(text) }
     }
 
     /// Checks that the text is one value with nothing but white space around it; returns the value's place.
@@ -97,11 +93,7 @@ impl<'a> Scanner<'a> {
 
     fn end(&self, at: usize) -> Result<(), Bad> {
         let rest = self.space(at);
-        if rest == self.text.len() {
-            Ok(())
-        } else {
-            self.bad("more text after the value", rest)
-        }
+        if rest == self.text.len() { Ok(()) } else { self.bad("more text after the value", rest) }
     }
 
     /// Skips one value that starts at `at`, `depth` levels down; returns where it ends.
@@ -166,20 +158,12 @@ impl<'a> Scanner<'a> {
     }
 
     fn key(&self, at: usize) -> Result<usize, Bad> {
-        if self.byte(at) == Some(b'"') {
-            self.string(at + 1)
-        } else {
-            self.bad("a key was expected", at)
-        }
+        if self.byte(at) == Some(b'"') { self.string(at + 1) } else { self.bad("a key was expected", at) }
     }
 
     fn colon(&self, at: usize) -> Result<usize, Bad> {
         let at = self.space(at);
-        if self.byte(at) == Some(b':') {
-            Ok(self.space(at + 1))
-        } else {
-            self.bad("`:` was expected", at)
-        }
+        if self.byte(at) == Some(b':') { Ok(self.space(at + 1)) } else { self.bad("`:` was expected", at) }
     }
 
     /// Skips the inside of a string that starts at `at`; returns the place after the closing quote.
@@ -237,10 +221,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn hex4(&self, at: usize) -> Result<u32, Bad> {
-        let digits = self
-            .text
-            .get(at..at + 4)
-            .and_then(|d| std::str::from_utf8(d).ok());
+        let digits = self.text.get(at..at + 4).and_then(|d| std::str::from_utf8(d).ok());
         let all_hex = digits.filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
         match all_hex.and_then(|d| u32::from_str_radix(d, 16).ok()) {
             Some(value) => Ok(value),
@@ -309,7 +290,5 @@ impl<'a> Scanner<'a> {
 
 /// Whether any byte is below 0x20. Written without an early exit inside a block, so that the compiler uses wide registers.
 fn has_control(bytes: &[u8]) -> bool {
-    bytes
-        .chunks(1024)
-        .any(|block| block.iter().fold(false, |any, &b| any | (b < 0x20)))
+    bytes.chunks(1024).any(|block| block.iter().fold(false, |any, &b| any | (b < 0x20)))
 }

@@ -83,10 +83,7 @@ impl SseParser {
                 self.beside = 0;
                 let data = std::mem::take(&mut self.data);
                 let has_data = data.is_some();
-                let event = SseEvent {
-                    data: data.into_bytes(),
-                    ..std::mem::take(&mut self.event)
-                };
+                let event = SseEvent { data: data.into_bytes(), ..std::mem::take(&mut self.event) };
                 if has_data || event.id.is_some() || event.retry.is_some() {
                     return Ok(Some(event));
                 }
@@ -102,11 +99,7 @@ impl SseParser {
     /// Fails if the event is too large, counting the beginning of a line whose end has not come.
     fn check(&mut self, begun: usize) -> Result<(), SseTooLong> {
         // As long as a line may become data or something else, it is too short to matter.
-        let begun = if b"data".starts_with(&self.buffer) {
-            0
-        } else {
-            begun
-        };
+        let begun = if b"data".starts_with(&self.buffer) { 0 } else { begun };
         let is_data = begun > 0 && self.buffer.starts_with(b"data:");
         let (data, beside) = if is_data {
             (self.data.after(begun.saturating_sub("data: ".len())), self.beside)

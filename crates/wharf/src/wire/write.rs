@@ -15,10 +15,7 @@ impl Members {
     /// The members of an object that is already JSON. Anything else has none. A key that is added to them must be new.
     pub fn of(object: &Json) -> Self {
         let text = object.as_str().trim();
-        let inner = text
-            .strip_prefix('{')
-            .and_then(|t| t.strip_suffix('}'))
-            .map_or("", str::trim);
+        let inner = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).map_or("", str::trim);
         Self(inner.as_bytes().to_vec())
     }
 
@@ -113,9 +110,7 @@ pub fn response_result(id: &Json, result: &Json) -> Vec<u8> {
 /// A bad answer to a request of the other side, on one line.
 pub fn response_error(id: &Json, error: &RpcError) -> Vec<u8> {
     let mut members = Members::new();
-    members
-        .json("code", &Json::of(&error.code))
-        .text("message", error.message.raw());
+    members.json("code", &Json::of(&error.code)).text("message", error.message.raw());
     if let Some(data) = &error.data {
         members.json("data", data);
     }

@@ -7,6 +7,9 @@
 )]
 
 mod calls;
+mod config;
+mod config_edit;
+mod config_trust;
 mod http;
 mod names;
 mod names_secret;

@@ -14,35 +14,15 @@ fn a_server_name_is_lowered_and_must_fit() {
     assert_eq!(parse(" GitHub "), Some("github".into()));
     assert_eq!(parse("my server"), Some("my_server".into()));
     assert_eq!(parse("a-b_9"), Some("a-b_9".into()));
-    for bad in [
-        "",
-        " ",
-        "9lives",
-        "_x",
-        "-x",
-        "é",
-        "a\u{212a}b",
-        "a\nb",
-        "a\0",
-        "a:b",
-        "日本",
-    ] {
+    for bad in ["", " ", "9lives", "_x", "-x", "é", "a\u{212a}b", "a\nb", "a\0", "a:b", "日本"] {
         assert_eq!(parse(bad), None, "{bad:?}");
     }
-    for (length, fits) in [
-        (SERVER_NAME_MAX - 1, true),
-        (SERVER_NAME_MAX, true),
-        (SERVER_NAME_MAX + 1, false),
-    ] {
+    for (length, fits) in [(SERVER_NAME_MAX - 1, true), (SERVER_NAME_MAX, true), (SERVER_NAME_MAX + 1, false)]
+    {
         assert_eq!(parse(&"a".repeat(length)).is_some(), fits);
     }
-    let complaint = ServerName::parse(&"\u{202e}".repeat(10_000))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        complaint.len() < 400 && !complaint.chars().any(is_unsafe_to_show),
-        "{complaint}"
-    );
+    let complaint = ServerName::parse(&"\u{202e}".repeat(10_000)).unwrap_err().to_string();
+    assert!(complaint.len() < 400 && !complaint.chars().any(is_unsafe_to_show), "{complaint}");
 }
 
 #[test]
@@ -50,21 +30,14 @@ fn a_tool_name_is_kept_byte_for_byte_and_shown_safely() {
     for good in ["echo", "a.b/c", "日本", " spaced ", "Ünï", "a\u{202e}b\u{3164}"] {
         let name = ToolName::parse(good).unwrap();
         assert_eq!(name.as_str(), good);
-        assert!(
-            !format!("{name}{name:?}").chars().any(is_unsafe_to_show),
-            "{name:?}"
-        );
+        assert!(!format!("{name}{name:?}").chars().any(is_unsafe_to_show), "{name:?}");
     }
     assert_eq!(ToolName::parse("日本").unwrap().to_string(), "日本");
     for bad in ["", "a\nb", "\u{1b}[2J", "\u{85}", "\0"] {
         let complaint = ToolName::parse(bad).unwrap_err().to_string();
         assert!(!complaint.chars().any(is_unsafe_to_show), "{complaint:?}");
     }
-    for (length, fits) in [
-        (TOOL_NAME_MAX - 1, true),
-        (TOOL_NAME_MAX, true),
-        (TOOL_NAME_MAX + 1, false),
-    ] {
+    for (length, fits) in [(TOOL_NAME_MAX - 1, true), (TOOL_NAME_MAX, true), (TOOL_NAME_MAX + 1, false)] {
         assert_eq!(ToolName::parse(&"a".repeat(length)).is_ok(), fits);
     }
     assert_eq!(CallerName::local().as_str(), "local");
@@ -101,10 +74,7 @@ fn text_that_tricks_the_eye_is_shown_as_escapes() {
         ("pay\u{200b}pal", "pay\\u{200b}pal"),
         ("\u{e0041}\u{e007f}", "\\u{e0041}\\u{e007f}"),
         ("a\u{9b}b\u{7f}", "a\\u{9b}b\\u{7f}"),
-        (
-            "\u{3164}\u{115f}\u{34f}\u{fe01}",
-            "\\u{3164}\\u{115f}\\u{34f}\\u{fe01}",
-        ),
+        ("\u{3164}\u{115f}\u{34f}\u{fe01}", "\\u{3164}\\u{115f}\\u{34f}\\u{fe01}"),
     ] {
         assert_eq!(Escaped(text).to_string(), shown);
         assert_eq!(format!("{:?}", Foreign::from(text)), format!("\"{shown}\""));
@@ -138,17 +108,9 @@ assert_not_implemented!(Redactor: serde::Serialize);
 #[test]
 fn a_secret_never_prints_itself() {
     let secret = Secret::new("hunter2hunter2");
-    let all = (
-        secret.clone(),
-        Some(secret.clone()),
-        vec![secret.clone()],
-        Redactor::new([secret.clone()]),
-    );
+    let all = (secret.clone(), Some(secret.clone()), vec![secret.clone()], Redactor::new([secret.clone()]));
     let printed = format!("{all:?} {all:#?}");
-    assert!(
-        !printed.contains("hunter2") && printed.contains("***"),
-        "{printed}"
-    );
+    assert!(!printed.contains("hunter2") && printed.contains("***"), "{printed}");
     assert_eq!(secret.expose(), "hunter2hunter2");
 }
 
@@ -160,18 +122,12 @@ fn an_address_shows_itself_without_its_secrets() {
         format!("{secret} {secret:?}"),
         "https://mcp.example:8443/v1/mcp?*** https://mcp.example:8443/v1/mcp?***"
     );
-    assert_eq!(
-        url("https://mcp.example/mcp").to_string(),
-        "https://mcp.example/mcp"
-    );
+    assert_eq!(url("https://mcp.example/mcp").to_string(), "https://mcp.example/mcp");
     let redactor = Redactor::new(secret.secrets());
     for leak in ["p@ss-word", "p%40ss-word", "top/secret", "top%2Fsecret"] {
         assert_eq!(redactor.redact(&format!("<{leak}>")), "<***>");
     }
-    assert_eq!(
-        redactor.redact("me at mcp.example, x=1"),
-        "me at mcp.example, x=1"
-    );
+    assert_eq!(redactor.redact("me at mcp.example, x=1"), "me at mcp.example, x=1");
     let token = url("https://ghp_0123456789@git.example/");
     assert_eq!(Redactor::new(token.secrets()).redact("ghp_0123456789"), "***");
 }
@@ -199,10 +155,7 @@ fn the_redactor_erases_every_form_of_a_secret_and_nothing_else() {
     ] {
         assert_eq!(known.redact(text), shown);
     }
-    assert!(matches!(
-        known.redact("nothing here"),
-        std::borrow::Cow::Borrowed(_)
-    ));
+    assert!(matches!(known.redact("nothing here"), std::borrow::Cow::Borrowed(_)));
     assert_eq!(
         redactor(&["abcdef", "abcdefghi"]).redact("abcdefghi"),
         "***",
@@ -213,11 +166,7 @@ fn the_redactor_erases_every_form_of_a_secret_and_nothing_else() {
         "<***>",
         "nor does one that overlaps it"
     );
-    assert_eq!(
-        redactor(&["aaaaaa"]).redact("<aaaaaaaa>"),
-        "<***>",
-        "nor one that overlaps itself"
-    );
+    assert_eq!(redactor(&["aaaaaa"]).redact("<aaaaaaaa>"), "<***>", "nor one that overlaps itself");
     assert_eq!(redactor(&["ééééééé"]).redact("éééééééé"), "***");
     assert_eq!(Redactor::default().redact("abcdef"), "abcdef");
 }
@@ -236,15 +185,7 @@ fn credentials_are_known_by_name_and_by_shape() {
     ] {
         assert!(is_credential_name(name), "{name}");
     }
-    for name in [
-        "PATH",
-        "HOME",
-        "LANG",
-        "NODE_ENV",
-        "AUTHOR",
-        "KEYBOARD",
-        "MCP_DEBUG",
-    ] {
+    for name in ["PATH", "HOME", "LANG", "NODE_ENV", "AUTHOR", "KEYBOARD", "MCP_DEBUG"] {
         assert!(!is_credential_name(name), "{name}");
     }
     for value in [

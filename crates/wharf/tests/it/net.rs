@@ -99,10 +99,8 @@ async fn serve(
             }
         };
         let text = String::from_utf8_lossy(&buffer[..head]).to_lowercase();
-        let length = text
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())
-            .unwrap_or(0);
+        let length =
+            text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
         while buffer.len() < head + 4 + length {
             if stream.read_buf(&mut buffer).await.unwrap_or(0) == 0 {
                 return;
@@ -141,13 +139,8 @@ impl Resolve for Says {
 }
 
 fn endpoint_with(policy: &Policy, url: &str, options: NetOptions) -> Endpoint {
-    let remote = Remote {
-        url: SecretUrl::new(Url::parse(url).unwrap()),
-        headers: Default::default(),
-    };
-    let permit = policy
-        .permit_connect(&ServerName::parse("srv").unwrap(), &remote, &Origin::Given)
-        .unwrap();
+    let remote = Remote { url: SecretUrl::new(Url::parse(url).unwrap()), headers: Default::default() };
+    let permit = policy.permit_connect(&ServerName::parse("srv").unwrap(), &remote, &Origin::Given).unwrap();
     HttpClient::new(options).unwrap().for_permit(&permit)
 }
 
@@ -170,18 +163,11 @@ async fn post(endpoint: &Endpoint, url: &str) -> Result<String, NetError> {
 #[tokio::test]
 async fn l15_a_server_on_loopback_that_the_config_names_is_reached() {
     let server = Server::start(|_| ok("hello")).await;
-    assert_eq!(
-        post(&endpoint(&server.url()), &server.url()).await.unwrap(),
-        "hello"
-    );
+    assert_eq!(post(&endpoint(&server.url()), &server.url()).await.unwrap(), "hello");
     let port = server.address.port();
     for host in ["localhost", "a.localhost", "127.1", "2130706433"] {
         let url = Url::parse(&format!("http://{host}:{port}/mcp")).unwrap();
-        assert_eq!(
-            post(&endpoint(url.as_str()), url.as_str()).await.unwrap(),
-            "hello",
-            "{host}"
-        );
+        assert_eq!(post(&endpoint(url.as_str()), url.as_str()).await.unwrap(), "hello", "{host}");
     }
     assert_eq!(server.accepted(), 5);
 }
@@ -195,13 +181,7 @@ async fn l15_connections_are_kept_and_nothing_is_added_to_a_request() {
     }
     assert_eq!(server.accepted(), 1);
     let request = server.requests()[0].to_lowercase();
-    for header in [
-        "accept-encoding",
-        "cookie",
-        "proxy",
-        "user-agent",
-        "authorization",
-    ] {
+    for header in ["accept-encoding", "cookie", "proxy", "user-agent", "authorization"] {
         assert!(!request.contains(header), "{request}");
     }
 }
@@ -210,25 +190,15 @@ async fn l15_connections_are_kept_and_nothing_is_added_to_a_request() {
 async fn ssrf_04_a_name_that_resolves_to_loopback_is_not_contacted() {
     let server = Server::start(|_| ok("secret")).await;
     let port = server.address.port();
-    for answers in [
-        vec!["127.0.0.1"],
-        vec!["::ffff:127.0.0.1"],
-        vec!["10.0.0.1", "127.0.0.1", "169.254.169.254", "::1"],
-    ] {
+    for answers in
+        [vec!["127.0.0.1"], vec!["::ffff:127.0.0.1"], vec!["10.0.0.1", "127.0.0.1", "169.254.169.254", "::1"]]
+    {
         let answers = answers.into_iter().map(|ip| ip.parse().unwrap()).collect();
         let resolver = Arc::new(Says(answers, AtomicUsize::new(0)));
         let url = format!("http://inward.test:{port}/mcp");
-        let options = NetOptions {
-            resolver: resolver.clone(),
-            ..NetOptions::default()
-        };
-        let error = post(&endpoint_with(&Policy::strict(), &url, options), &url)
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(error, NetError::Refused { .. }) && error.is_before_send(),
-            "{error}"
-        );
+        let options = NetOptions { resolver: resolver.clone(), ..NetOptions::default() };
+        let error = post(&endpoint_with(&Policy::strict(), &url, options), &url).await.unwrap_err();
+        assert!(matches!(error, NetError::Refused { .. }) && error.is_before_send(), "{error}");
         assert_eq!(resolver.1.load(Ordering::SeqCst), 1);
     }
     assert_eq!(server.accepted(), 0);
@@ -241,22 +211,10 @@ async fn ssrf_05_private_networks_do_not_include_this_machine() {
     let server = Server::start(|_| ok("secret")).await;
     let url = format!("http://inward.test:{}/mcp", server.address.port());
     let says = Says(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], AtomicUsize::new(0));
-    let options = NetOptions {
-        resolver: Arc::new(says),
-        ..NetOptions::default()
-    };
+    let options = NetOptions { resolver: Arc::new(says), ..NetOptions::default() };
     let endpoint = endpoint_with(&Policy::strict().with_private_networks(true), &url, options);
     let error = post(&endpoint, &url).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            NetError::Refused {
-                kind: "a loopback address",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, NetError::Refused { kind: "a loopback address", .. }), "{error}");
     assert_eq!(server.accepted(), 0);
 }
 
@@ -279,10 +237,7 @@ async fn ssrf_07_a_redirect_never_leaves_the_origin() {
             let to = to.clone();
             let server = Server::start(move |_| redirect(status, &to)).await;
             let error = post(&endpoint(&server.url()), &server.url()).await.unwrap_err();
-            assert!(
-                matches!(error, NetError::Redirect { .. }) && !error.is_before_send(),
-                "{error}"
-            );
+            assert!(matches!(error, NetError::Redirect { .. }) && !error.is_before_send(), "{error}");
             assert!(!error.to_string().contains("canary"), "{error}");
         }
     }
@@ -299,10 +254,7 @@ async fn ssrf_07_a_redirect_within_the_origin_keeps_method_and_body() {
             other => ok(other),
         })
         .await;
-        assert_eq!(
-            post(&endpoint(&server.url()), &server.url()).await.unwrap(),
-            "arrived"
-        );
+        assert_eq!(post(&endpoint(&server.url()), &server.url()).await.unwrap(), "arrived");
         let requests = server.requests();
         assert_eq!(requests.len(), 3);
         assert!(requests.iter().all(|r| r.starts_with("POST ")
@@ -310,14 +262,8 @@ async fn ssrf_07_a_redirect_within_the_origin_keeps_method_and_body() {
             && r.ends_with("{\"canary\":1}")));
     }
     for status in [301, 302, 303] {
-        let server = Server::start(move |path| {
-            if path == "/mcp" {
-                redirect(status, "/x")
-            } else {
-                ok("x")
-            }
-        })
-        .await;
+        let server =
+            Server::start(move |path| if path == "/mcp" { redirect(status, "/x") } else { ok("x") }).await;
         post(&endpoint(&server.url()), &server.url()).await.unwrap_err();
         assert_eq!(server.requests().len(), 1);
     }
@@ -327,17 +273,10 @@ async fn ssrf_07_a_redirect_within_the_origin_keeps_method_and_body() {
 async fn ssrf_07_redirects_end_after_three() {
     let server = Server::start(|path| {
         let hops: usize = path.trim_start_matches("/mcp").len();
-        if hops < 3 {
-            redirect(307, &format!("{path}x"))
-        } else {
-            ok("arrived")
-        }
+        if hops < 3 { redirect(307, &format!("{path}x")) } else { ok("arrived") }
     })
     .await;
-    assert_eq!(
-        post(&endpoint(&server.url()), &server.url()).await.unwrap(),
-        "arrived"
-    );
+    assert_eq!(post(&endpoint(&server.url()), &server.url()).await.unwrap(), "arrived");
     for to in ["/mcp", "/mcpx"] {
         let server = Server::start(move |_| redirect(307, to)).await;
         let error = post(&endpoint(&server.url()), &server.url()).await.unwrap_err();
@@ -352,10 +291,7 @@ async fn ssrf_07_redirects_end_after_three() {
 
 #[tokio::test]
 async fn ssrf_10_an_endpoint_sends_nothing_to_another_origin() {
-    let (own, other) = (
-        Server::start(|_| ok("own")).await,
-        Server::start(|_| ok("other")).await,
-    );
+    let (own, other) = (Server::start(|_| ok("own")).await, Server::start(|_| ok("other")).await);
     let endpoint = endpoint(&own.url());
     for url in [
         other.url(),
@@ -364,18 +300,10 @@ async fn ssrf_10_an_endpoint_sends_nothing_to_another_origin() {
         "/mcp".into(),
     ] {
         let error = post(&endpoint, &url).await.unwrap_err();
-        assert!(
-            matches!(error, NetError::OtherOrigin { .. }) && error.is_before_send(),
-            "{error}"
-        );
+        assert!(matches!(error, NetError::OtherOrigin { .. }) && error.is_before_send(), "{error}");
     }
     assert_eq!((own.accepted(), other.accepted()), (0, 0));
-    assert_eq!(
-        post(&endpoint, &own.url().replace("/mcp", "/messages?id=1"))
-            .await
-            .unwrap(),
-        "own"
-    );
+    assert_eq!(post(&endpoint, &own.url().replace("/mcp", "/messages?id=1")).await.unwrap(), "own");
 }
 
 #[tokio::test]
@@ -384,19 +312,13 @@ async fn l15_an_error_says_whether_the_request_can_have_left() {
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
     let error = post(&endpoint(&url), &url).await.unwrap_err();
-    assert!(
-        matches!(error, NetError::Connect { .. }) && error.is_before_send(),
-        "{error}"
-    );
+    assert!(matches!(error, NetError::Connect { .. }) && error.is_before_send(), "{error}");
     let error = error.into_error(&ServerName::parse("srv").unwrap(), "http");
     assert!(error.is_retryable(), "{error}");
 
     let server = Server::start(|_| String::new()).await;
     let error = post(&endpoint(&server.url()), &server.url()).await.unwrap_err();
-    assert!(
-        matches!(error, NetError::Broken { .. }) && !error.is_before_send(),
-        "{error}"
-    );
+    assert!(matches!(error, NetError::Broken { .. }) && !error.is_before_send(), "{error}");
     assert_eq!(server.requests().len(), 1, "what may have run is not sent again");
 
     struct Nothing;
@@ -408,16 +330,10 @@ async fn l15_an_error_says_whether_the_request_can_have_left() {
             Box::pin(async { Err(io::Error::other("no such name")) })
         }
     }
-    let options = NetOptions {
-        resolver: Arc::new(Nothing),
-        ..NetOptions::default()
-    };
+    let options = NetOptions { resolver: Arc::new(Nothing), ..NetOptions::default() };
     let endpoint = endpoint_with(&Policy::strict(), "https://gone.test/", options);
     let error = post(&endpoint, "https://gone.test/").await.unwrap_err();
-    assert!(
-        matches!(error, NetError::Dns { .. }) && error.is_before_send(),
-        "{error}"
-    );
+    assert!(matches!(error, NetError::Dns { .. }) && error.is_before_send(), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -438,10 +354,7 @@ async fn l15_connecting_has_a_deadline() {
     };
     let endpoint = endpoint_with(&Policy::strict(), "https://slow.test/", options);
     let error = post(&endpoint, "https://slow.test/").await.unwrap_err();
-    assert!(
-        matches!(error, NetError::Timeout { after, .. } if after == Duration::from_secs(7)),
-        "{error}"
-    );
+    assert!(matches!(error, NetError::Timeout { after, .. } if after == Duration::from_secs(7)), "{error}");
     assert!(error.is_before_send());
 }
 
@@ -468,10 +381,7 @@ fn tls_acceptor(name: &str, expired: bool, protocols: &[&[u8]]) -> (TlsAcceptor,
         .with_single_cert(chain, PrivateKeyDer::try_from(key.serialize_der()).unwrap())
         .unwrap();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    (
-        TlsAcceptor::from(Arc::new(config)),
-        certificate.pem().into_bytes(),
-    )
+    (TlsAcceptor::from(Arc::new(config)), certificate.pem().into_bytes())
 }
 
 #[tokio::test]
@@ -485,14 +395,8 @@ async fn ssrf_15_a_server_that_cannot_prove_itself_gets_nothing() {
         let (server, pem) = tls_server(name, expired).await;
         let url = format!("https://localhost:{}/mcp", server.address.port());
         let extra_roots = if trusted { vec![pem] } else { Vec::new() };
-        let endpoint = endpoint_with(
-            &Policy::strict(),
-            &url,
-            NetOptions {
-                extra_roots,
-                ..NetOptions::default()
-            },
-        );
+        let endpoint =
+            endpoint_with(&Policy::strict(), &url, NetOptions { extra_roots, ..NetOptions::default() });
         let answer = post(&endpoint, &url).await;
         if fine {
             assert_eq!(answer.unwrap(), "hello");
@@ -521,10 +425,7 @@ async fn ssrf_15_plain_text_on_a_tls_port_is_refused() {
     let error = post(&endpoint(&url), &url).await.unwrap_err();
     assert!(matches!(error, NetError::Tls { .. }), "{error}");
     let sent = answering.await.unwrap();
-    assert!(
-        !sent.windows(6).any(|w| w == b"canary"),
-        "the request stayed here"
-    );
+    assert!(!sent.windows(6).any(|w| w == b"canary"), "the request stayed here");
 }
 
 #[tokio::test]
@@ -543,10 +444,7 @@ async fn l15_http_2_is_spoken_where_the_server_offers_it() {
             .serve_connection(stream, service)
             .await;
     });
-    let options = NetOptions {
-        extra_roots: vec![pem],
-        ..NetOptions::default()
-    };
+    let options = NetOptions { extra_roots: vec![pem], ..NetOptions::default() };
     let endpoint = endpoint_with(&Policy::strict(), &url, options);
     for _ in 0..3 {
         assert_eq!(post(&endpoint, &url).await.unwrap(), "HTTP/2.0");
@@ -555,15 +453,10 @@ async fn l15_http_2_is_spoken_where_the_server_offers_it() {
 
 #[test]
 fn ssrf_15_an_unreadable_certificate_is_an_error() {
-    for pem in [
-        &b""[..],
-        b"not a certificate",
-        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-    ] {
-        let options = NetOptions {
-            extra_roots: vec![pem.to_vec()],
-            ..NetOptions::default()
-        };
+    for pem in
+        [&b""[..], b"not a certificate", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+    {
+        let options = NetOptions { extra_roots: vec![pem.to_vec()], ..NetOptions::default() };
         HttpClient::new(options).unwrap_err();
     }
     HttpClient::new(NetOptions::default()).unwrap();
@@ -578,16 +471,10 @@ async fn exh_01_a_body_is_read_up_to_its_limit() {
             .map(|c| Ok::<_, io::Error>(http_body::Frame::data(Bytes::copy_from_slice(c))))
             .collect::<Vec<_>>();
         let pieces = StreamBody::new(futures_util::stream::iter(pieces));
-        for answer in [
-            read_body(whole.map_err(io::Error::other), 100).await,
-            read_body(pieces, 100).await,
-        ] {
+        for answer in [read_body(whole.map_err(io::Error::other), 100).await, read_body(pieces, 100).await] {
             match answer {
                 Ok(bytes) => assert!(fits && bytes.len() == length),
-                Err(error) => assert!(
-                    !fits && matches!(error, NetError::TooLarge { max: 100 }),
-                    "{error}"
-                ),
+                Err(error) => assert!(!fits && matches!(error, NetError::TooLarge { max: 100 }), "{error}"),
             }
         }
     }
@@ -608,8 +495,5 @@ async fn exh_02_a_compressed_answer_is_not_inflated() {
         "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nbomb".into()
     })
     .await;
-    assert_eq!(
-        post(&endpoint(&server.url()), &server.url()).await.unwrap(),
-        "bomb"
-    );
+    assert_eq!(post(&endpoint(&server.url()), &server.url()).await.unwrap(), "bomb");
 }

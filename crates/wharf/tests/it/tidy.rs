@@ -57,13 +57,9 @@ fn crates() -> [PathBuf; 3] {
 
 fn all_files() -> Vec<PathBuf> {
     let fuzz = root().join("fuzz/fuzz_targets");
-    let parts = crates()
-        .into_iter()
-        .flat_map(|c| ["src", "tests", "benches", "examples"].map(|part| c.join(part)));
-    parts
-        .chain([fuzz])
-        .flat_map(|folder| rust_files(&folder))
-        .collect()
+    let parts =
+        crates().into_iter().flat_map(|c| ["src", "tests", "benches", "examples"].map(|part| c.join(part)));
+    parts.chain([fuzz]).flat_map(|folder| rust_files(&folder)).collect()
 }
 
 fn is_test(path: &Path) -> bool {
@@ -77,13 +73,8 @@ fn lib_rs() -> String {
 /// The rooms in the order of `lib.rs`.
 fn rooms() -> Vec<String> {
     let lib = lib_rs();
-    let declared = lib
-        .lines()
-        .filter_map(|line| line.strip_prefix("pub mod ").or(line.strip_prefix("mod ")));
-    let rooms: Vec<String> = declared
-        .filter_map(|rest| rest.strip_suffix(';'))
-        .map(str::to_owned)
-        .collect();
+    let declared = lib.lines().filter_map(|line| line.strip_prefix("pub mod ").or(line.strip_prefix("mod ")));
+    let rooms: Vec<String> = declared.filter_map(|rest| rest.strip_suffix(';')).map(str::to_owned).collect();
     assert!(rooms.len() >= 9, "lib.rs is not read as it is written: {rooms:?}");
     rooms
 }
@@ -97,10 +88,7 @@ fn files_of(room: &str) -> Vec<PathBuf> {
 
 /// The names that stand right behind `crate::` in a text, comments left out: `use crate::{a::B, c}` gives a and c.
 fn crate_names(text: &str) -> BTreeSet<String> {
-    let code: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .collect();
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let code = code.join("\n");
     let mut names = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
@@ -117,9 +105,7 @@ fn crate_names(text: &str) -> BTreeSet<String> {
 }
 
 fn first_word(text: &str) -> Option<String> {
-    let end = text
-        .find(|c: char| !(c.is_alphanumeric() || c == '_'))
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
     Some(text[..end].to_owned()).filter(|word| !word.is_empty())
 }
 
@@ -144,14 +130,9 @@ fn room_of(name: &str, rooms: &[String]) -> Option<String> {
         return Some(name.to_owned());
     }
     let lib = lib_rs();
-    let statements = lib
-        .split(';')
-        .filter_map(|statement| statement.trim().strip_prefix("pub use "));
-    let words = |statement: &str| {
-        statement
-            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .any(|w| w == name)
-    };
+    let statements = lib.split(';').filter_map(|statement| statement.trim().strip_prefix("pub use "));
+    let words =
+        |statement: &str| statement.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|w| w == name);
     let reexport = statements.into_iter().find(|statement| words(statement))?;
     first_word(reexport)
 }
@@ -166,10 +147,7 @@ fn a_room_uses_only_the_rooms_above_it() {
         for file in files {
             for name in crate_names(&read(&file)) {
                 let used = room_of(&name, &rooms);
-                let above = used
-                    .as_deref()
-                    .and_then(place)
-                    .is_some_and(|used| Some(used) <= place(room));
+                let above = used.as_deref().and_then(place).is_some_and(|used| Some(used) <= place(room));
                 assert!(
                     above,
                     "{} uses `crate::{name}`, which does not stand above `{room}`",
@@ -196,28 +174,16 @@ fn the_reader_of_paths_reads_them() {
 fn files_are_short_and_say_what_they_are() {
     for file in all_files() {
         let text = read(&file);
-        assert!(
-            text.starts_with("//!"),
-            "{} does not open with `//!`",
-            file.display()
-        );
+        assert!(text.starts_with("//!"), "{} does not open with `//!`", file.display());
         let lines = text.lines().count();
-        assert!(
-            lines <= 500 || is_test(&file),
-            "{} has {lines} lines",
-            file.display()
-        );
+        assert!(lines <= 500 || is_test(&file), "{} has {lines} lines", file.display());
     }
 }
 
 #[test]
 fn nothing_is_ignored_or_left_to_do() {
     // Put together here, so that this file does not find itself.
-    let banned = [
-        ["#[", "ignore"].concat(),
-        ["todo", "!("].concat(),
-        ["unimplemented", "!("].concat(),
-    ];
+    let banned = [["#[", "ignore"].concat(), ["todo", "!("].concat(), ["unimplemented", "!("].concat()];
     for file in all_files() {
         let text = read(&file);
         for word in &banned {
@@ -231,15 +197,13 @@ fn permits_are_made_in_policy_only() {
     let policy = root().join("crates/wharf/src/policy");
     let makes = |line: &str| {
         let line = line.trim();
-        let made = ["LaunchPermit {", "ConnectPermit {", "CallPermit {"]
-            .iter()
-            .any(|permit| line.contains(permit));
+        let made =
+            ["LaunchPermit {", "ConnectPermit {", "CallPermit {"].iter().any(|permit| line.contains(permit));
         made && !line.starts_with("impl") && !line.contains("->") && !line.starts_with("//")
     };
     assert!(makes("Ok(CallPermit { caller, server, tool })") && !makes("impl CallPermit {"));
-    for file in all_files()
-        .into_iter()
-        .filter(|file| !file.starts_with(&policy) && !file.ends_with("tidy.rs"))
+    for file in
+        all_files().into_iter().filter(|file| !file.starts_with(&policy) && !file.ends_with("tidy.rs"))
     {
         let text = read(&file);
         let line = text.lines().find(|line| makes(line));
@@ -249,19 +213,11 @@ fn permits_are_made_in_policy_only() {
 
 #[test]
 fn every_integration_test_is_declared() {
-    for folder in crates()
-        .map(|c| c.join("tests/it"))
-        .iter()
-        .filter(|folder| folder.exists())
-    {
+    for folder in crates().map(|c| c.join("tests/it")).iter().filter(|folder| folder.exists()) {
         let main = read(&folder.join("main.rs"));
         for entry in fs::read_dir(folder).expect("a folder of tests") {
             let path = entry.expect("a readable folder").path();
-            let name = path
-                .file_stem()
-                .and_then(|stem| stem.to_str())
-                .expect("a plain name")
-                .to_owned();
+            let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a plain name").to_owned();
             let is_module = path.extension().is_some_and(|e| e == "rs") || path.join("mod.rs").exists();
             let declared = main.lines().any(|line| line.trim() == format!("mod {name};"));
             assert!(
@@ -279,30 +235,14 @@ fn the_map_shows_every_room_in_order_and_no_file_that_is_gone() {
     let places: Vec<usize> = rooms()
         .iter()
         .map(|room| {
-            map.find(&format!("| `{room}` |"))
-                .unwrap_or_else(|| panic!("ARCHITECTURE.md lacks `{room}`"))
+            map.find(&format!("| `{room}` |")).unwrap_or_else(|| panic!("ARCHITECTURE.md lacks `{room}`"))
         })
         .collect();
-    assert!(
-        places.is_sorted(),
-        "ARCHITECTURE.md has the rooms in another order than lib.rs"
-    );
+    assert!(places.is_sorted(), "ARCHITECTURE.md has the rooms in another order than lib.rs");
 
-    let named: Vec<&str> = map
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|word| is_file_name(word))
-        .collect();
-    assert!(
-        named.len() > 20,
-        "the file names of the map are not found: {named:?}"
-    );
-    let bases = [
-        root(),
-        root().join("crates/wharf"),
-        root().join("crates/wharf/src"),
-    ];
+    let named: Vec<&str> = map.split('`').skip(1).step_by(2).filter(|word| is_file_name(word)).collect();
+    assert!(named.len() > 20, "the file names of the map are not found: {named:?}");
+    let bases = [root(), root().join("crates/wharf"), root().join("crates/wharf/src")];
     for name in named {
         assert!(
             bases.iter().any(|base| base.join(name).exists()),
@@ -312,33 +252,21 @@ fn the_map_shows_every_room_in_order_and_no_file_that_is_gone() {
 }
 
 fn is_file_name(word: &str) -> bool {
-    let plain = word
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b));
-    plain
-        && [".rs", ".md", ".toml"]
-            .iter()
-            .any(|end| word.ends_with(end) && word.len() > end.len())
+    let plain = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b));
+    plain && [".rs", ".md", ".toml"].iter().any(|end| word.ends_with(end) && word.len() > end.len())
 }
 
 #[test]
 fn the_readme_is_short() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap_or_default();
-    assert!(
-        readme.lines().count() <= 150,
-        "README.md has {} lines",
-        readme.lines().count()
-    );
+    assert!(readme.lines().count() <= 150, "README.md has {} lines", readme.lines().count());
 }
 
 // --- licences ---
 
 /// Whether a licence expression can be met with the licences of the list.
 fn is_met(expression: &str) -> bool {
-    let spaced = expression
-        .replace('/', " OR ")
-        .replace('(', " ( ")
-        .replace(')', " ) ");
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let (met, rest) = either(&words);
     met && rest.is_empty()
@@ -366,8 +294,7 @@ fn single<'w>(words: &'w [&'w str]) -> (bool, &'w [&'w str]) {
     match words {
         ["(", inner @ ..] => {
             let (met, rest) = either(inner);
-            rest.strip_prefix(&[")"])
-                .map_or((false, rest), |rest| (met, rest))
+            rest.strip_prefix(&[")"]).map_or((false, rest), |rest| (met, rest))
         }
         // An exception only gives more rights.
         [licence, "WITH", _, rest @ ..] | [licence, rest @ ..] => (LICENCES.contains(licence), rest),
@@ -377,13 +304,9 @@ fn single<'w>(words: &'w [&'w str]) -> (bool, &'w [&'w str]) {
 
 #[test]
 fn licence_expressions_are_understood() {
-    for good in [
-        "MIT",
-        "MIT/GPL-3.0",
-        "(GPL-3.0 OR MIT) AND ISC",
-        "Apache-2.0 WITH LLVM-exception",
-        "MPL-2.0 OR ISC",
-    ] {
+    for good in
+        ["MIT", "MIT/GPL-3.0", "(GPL-3.0 OR MIT) AND ISC", "Apache-2.0 WITH LLVM-exception", "MPL-2.0 OR ISC"]
+    {
         assert!(is_met(good), "{good}");
     }
     for bad in [
@@ -403,21 +326,11 @@ fn licence_expressions_are_understood() {
 #[test]
 fn every_dependency_has_a_licence_of_the_list() {
     let host = cargo(&["-vV"]);
-    let host = host
-        .lines()
-        .find_map(|line| line.strip_prefix("host: "))
-        .expect("cargo names its host")
-        .to_owned();
+    let host =
+        host.lines().find_map(|line| line.strip_prefix("host: ")).expect("cargo names its host").to_owned();
     // Offline and for this platform: the packages of other platforms may not be on this machine.
-    let metadata = cargo(&[
-        "metadata",
-        "--offline",
-        "--locked",
-        "--format-version",
-        "1",
-        "--filter-platform",
-        &host,
-    ]);
+    let metadata =
+        cargo(&["metadata", "--offline", "--locked", "--format-version", "1", "--filter-platform", &host]);
     let metadata: serde_json::Value = serde_json::from_str(&metadata).expect("cargo writes JSON");
     let packages = metadata["packages"].as_array().expect("packages");
     assert!(packages.len() > 50, "only {} packages were seen", packages.len());
@@ -425,27 +338,17 @@ fn every_dependency_has_a_licence_of_the_list() {
         let name = package["name"].as_str().unwrap_or_default();
         let licence = package["license"].as_str().unwrap_or_default();
         let excepted = EXCEPTIONS.contains(&(name, licence));
-        assert!(
-            excepted || is_met(licence),
-            "`{name}` has the licence `{licence}`"
-        );
+        assert!(excepted || is_met(licence), "`{name}` has the licence `{licence}`");
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "asks cargo about the tree; nothing of Wharf is started"
-)]
+#[expect(clippy::disallowed_methods, reason = "asks cargo about the tree; nothing of Wharf is started")]
 fn cargo(args: &[&str]) -> String {
     let output = std::process::Command::new(env!("CARGO"))
         .args(args)
         .current_dir(root())
         .output()
         .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "cargo {args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "cargo {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("cargo writes UTF-8")
 }

@@ -7,51 +7,15 @@ use super::{Judged, file_name};
 pub(super) const NODE: Options = &[
     (&["--enable-source-maps"], Takes::Nothing),
     (&["--no-warnings"], Takes::Attached),
+    (&["--no-deprecation", "--trace-warnings", "--trace-deprecation", "--trace-uncaught"], Takes::Nothing),
+    (&["--unhandled-rejections", "--dns-result-order"], Takes::Checked(is_word)),
+    (&["--max-old-space-size", "--stack-trace-limit", "--max-http-header-size"], Takes::Checked(is_number)),
     (
-        &[
-            "--no-deprecation",
-            "--trace-warnings",
-            "--trace-deprecation",
-            "--trace-uncaught",
-        ],
+        &["--experimental-strip-types", "--experimental-transform-types", "--no-experimental-strip-types"],
         Takes::Nothing,
     ),
-    (
-        &["--unhandled-rejections", "--dns-result-order"],
-        Takes::Checked(is_word),
-    ),
-    (
-        &[
-            "--max-old-space-size",
-            "--stack-trace-limit",
-            "--max-http-header-size",
-        ],
-        Takes::Checked(is_number),
-    ),
-    (
-        &[
-            "--experimental-strip-types",
-            "--experimental-transform-types",
-            "--no-experimental-strip-types",
-        ],
-        Takes::Nothing,
-    ),
-    (
-        &[
-            "--experimental-sqlite",
-            "--experimental-fetch",
-            "--experimental-vm-modules",
-        ],
-        Takes::Nothing,
-    ),
-    (
-        &[
-            "--experimental-json-modules",
-            "--experimental-wasm-modules",
-            "--use-system-ca",
-        ],
-        Takes::Nothing,
-    ),
+    (&["--experimental-sqlite", "--experimental-fetch", "--experimental-vm-modules"], Takes::Nothing),
+    (&["--experimental-json-modules", "--experimental-wasm-modules", "--use-system-ca"], Takes::Nothing),
 ];
 
 pub(super) const TYPESCRIPT: Options = &[
@@ -63,16 +27,7 @@ pub(super) const TYPESCRIPT: Options = &[
 /// value, and then reads the server's arguments as its own.
 const NPX: Options = &[
     (
-        &[
-            "-y",
-            "--yes",
-            "-q",
-            "--quiet",
-            "--silent",
-            "--no-install",
-            "--prefer-offline",
-            "--offline",
-        ],
+        &["-y", "--yes", "-q", "--quiet", "--silent", "--no-install", "--prefer-offline", "--offline"],
         Takes::Nothing,
     ),
     (&["-p", "--package"], Takes::Package(Registry::Npm)),
@@ -80,54 +35,24 @@ const NPX: Options = &[
 
 /// For npm itself `-p` is something else.
 const NPM_EXEC: Options = &[
-    (
-        &[
-            "-y",
-            "--yes",
-            "-q",
-            "--quiet",
-            "--silent",
-            "--prefer-offline",
-            "--offline",
-        ],
-        Takes::Nothing,
-    ),
+    (&["-y", "--yes", "-q", "--quiet", "--silent", "--prefer-offline", "--offline"], Takes::Nothing),
     (&["--package"], Takes::Package(Registry::Npm)),
 ];
 
 const BUNX: Options = &[
-    (
-        &["-y", "--yes", "--bun", "--silent", "--no-install"],
-        Takes::Nothing,
-    ),
+    (&["-y", "--yes", "--bun", "--silent", "--no-install"], Takes::Nothing),
     (&["-p", "--package"], Takes::Package(Registry::Npm)),
 ];
 
-const NPM: Options = &[
-    (&["-s", "--silent", "-q", "--quiet"], Takes::Nothing),
-    (&["--prefix", "-C"], Takes::Folder),
-];
+const NPM: Options =
+    &[(&["-s", "--silent", "-q", "--quiet"], Takes::Nothing), (&["--prefix", "-C"], Takes::Folder)];
 
-const BUN: Options = &[
-    (
-        &["--silent", "-b", "--bun", "--smol", "--no-install"],
-        Takes::Nothing,
-    ),
-    (&["--cwd"], Takes::Folder),
-];
+const BUN: Options =
+    &[(&["--silent", "-b", "--bun", "--smol", "--no-install"], Takes::Nothing), (&["--cwd"], Takes::Folder)];
 
 const DENO: Options = &[
     (
-        &[
-            "-A",
-            "--allow-all",
-            "-P",
-            "--no-prompt",
-            "-q",
-            "--quiet",
-            "--no-lock",
-            "--no-config",
-        ],
+        &["-A", "--allow-all", "-P", "--no-prompt", "-q", "--quiet", "--no-lock", "--no-config"],
         Takes::Nothing,
     ),
     (&["--no-remote", "--cached-only", "--no-npm"], Takes::Nothing),
@@ -257,11 +182,7 @@ fn package_or_command(walk: &mut Walk<'_>, is_command: bool) -> Result<String, S
         return Ok(walk.package(Registry::Npm)?.to_ascii_lowercase());
     }
     let command = walk.take().ok_or("it names nothing to run")?;
-    if command.starts_with('-')
-        || !command
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
-    {
+    if command.starts_with('-') || !command.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) {
         return Err(format!("`{}` is not the plain name of a command", shown(command)));
     }
     Ok(file_name(command))
@@ -298,8 +219,5 @@ fn is_number(text: &str) -> bool {
 }
 
 fn is_word(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c))
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c))
 }

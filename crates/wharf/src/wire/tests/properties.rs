@@ -40,44 +40,30 @@ fn spoilt() -> impl Strategy<Value = Vec<u8>> {
         proptest::sample::select(&b"{}[]\",:\\0123456789.eE+-tfnu \t\r\n\x00\x1f\x7f\xff\xc3\xef"[..]),
         any::<u8>()
     ];
-    (
-        json_text(),
-        vec((any::<prop::sample::Index>(), byte, 0..3_u8), 1..4),
-    )
-        .prop_map(|(text, changes)| {
-            let mut bytes = text.into_bytes();
-            for (at, byte, how) in changes {
-                let at = at.index(bytes.len() + 1);
-                match how {
-                    0 => bytes.insert(at, byte),
-                    1 if at < bytes.len() => bytes[at] = byte,
-                    _ if at < bytes.len() => drop(bytes.remove(at)),
-                    _ => bytes.push(byte),
-                }
+    (json_text(), vec((any::<prop::sample::Index>(), byte, 0..3_u8), 1..4)).prop_map(|(text, changes)| {
+        let mut bytes = text.into_bytes();
+        for (at, byte, how) in changes {
+            let at = at.index(bytes.len() + 1);
+            match how {
+                0 => bytes.insert(at, byte),
+                1 if at < bytes.len() => bytes[at] = byte,
+                _ if at < bytes.len() => drop(bytes.remove(at)),
+                _ => bytes.push(byte),
             }
-            bytes
-        })
+        }
+        bytes
+    })
 }
 
 /// Wharf and `serde_json` agree, but for numbers that `serde_json` cannot hold: those are kept as they are written.
 fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
-    match (
-        Json::parse(bytes.to_vec(), 127),
-        serde_json::from_slice::<Value>(bytes),
-    ) {
+    match (Json::parse(bytes.to_vec(), 127), serde_json::from_slice::<Value>(bytes)) {
         (Ok(json), Ok(value)) => {
             let blanks = [' ', '\t', '\r', '\n'];
-            prop_assert_eq!(
-                json.as_str(),
-                std::str::from_utf8(bytes).unwrap().trim_matches(blanks)
-            );
+            prop_assert_eq!(json.as_str(), std::str::from_utf8(bytes).unwrap().trim_matches(blanks));
             prop_assert_eq!(json.to::<Value>().unwrap(), value);
         }
-        (Ok(_), Err(e)) => prop_assert!(
-            e.to_string().starts_with("number out of range"),
-            "accepted: {}",
-            e
-        ),
+        (Ok(_), Err(e)) => prop_assert!(e.to_string().starts_with("number out of range"), "accepted: {}", e),
         (Err(e), Ok(_)) => prop_assert!(false, "refused: {}", e),
         (Err(_), Err(_)) => {}
     }
@@ -157,19 +143,9 @@ fn lines<'a>(max: usize, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Line> {
 
 /// The lines by the plainest means: split at `\n`, drop one `\r`, measure.
 fn lines_by_hand(max: usize, bytes: &[u8]) -> Vec<Result<Vec<u8>, u64>> {
-    let all = bytes
-        .split(|b| *b == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    let fitting = all.map(|line| {
-        if line.len() > max {
-            Err(line.len() as u64)
-        } else {
-            Ok(line.to_vec())
-        }
-    });
-    fitting
-        .filter(|line| !line.as_ref().is_ok_and(|l| l.iter().all(u8::is_ascii_whitespace)))
-        .collect()
+    let all = bytes.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let fitting = all.map(|line| if line.len() > max { Err(line.len() as u64) } else { Ok(line.to_vec()) });
+    fitting.filter(|line| !line.as_ref().is_ok_and(|l| l.iter().all(u8::is_ascii_whitespace))).collect()
 }
 
 fn events<'a>(max: usize, pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<SseEvent>, Option<SseTooLong>) {

@@ -12,17 +12,11 @@ fn first(max: usize, stream: &[u8]) -> Result<Option<SseEvent>, SseTooLong> {
 fn data_at_the_limit_passes_and_one_byte_more_does_not() {
     for (length, fits) in [(99, true), (100, true), (101, false)] {
         let data = "x".repeat(length);
-        for field in [
-            format!("data: {data}"),
-            format!("data:{data}"),
-            format!("event: message\nid: 5\ndata: {data}"),
-        ] {
+        for field in
+            [format!("data: {data}"), format!("data:{data}"), format!("event: message\nid: 5\ndata: {data}")]
+        {
             let event = first(100, format!("{field}\n\n").as_bytes());
-            assert_eq!(
-                event.is_ok_and(|e| e.is_some_and(|e| e.data == data.as_bytes())),
-                fits,
-                "{length}"
-            );
+            assert_eq!(event.is_ok_and(|e| e.is_some_and(|e| e.data == data.as_bytes())), fits, "{length}");
         }
     }
 }
@@ -65,10 +59,7 @@ fn no_field_grows_without_bound() {
 #[test]
 fn many_small_fields_are_bounded_too_but_signs_of_life_are_not_counted() {
     for line in ["id: 1\n", "event: e\n", "x: y\n", "data: 1\n: comment\n"] {
-        assert!(
-            first(1 << 20, line.repeat(1 << 17).as_bytes()).is_err(),
-            "{line:?}"
-        );
+        assert!(first(1 << 20, line.repeat(1 << 17).as_bytes()).is_err(), "{line:?}");
     }
     let alive = ": ping\n".repeat(1 << 17) + "data: at last\n\n";
     assert_eq!(first(100, alive.as_bytes()).unwrap().unwrap().data, "at last");
@@ -78,10 +69,7 @@ fn many_small_fields_are_bounded_too_but_signs_of_life_are_not_counted() {
 fn many_lines_are_joined_in_linear_time() {
     // Joined by copying all each time, this would move 10^12 bytes.
     let stream = "data: x\n".repeat(1_000_000) + "\n";
-    assert_eq!(
-        first(1 << 21, stream.as_bytes()).unwrap().unwrap().data.len(),
-        1_999_999
-    );
+    assert_eq!(first(1 << 21, stream.as_bytes()).unwrap().unwrap().data.len(), 1_999_999);
 }
 
 #[test]
@@ -104,8 +92,5 @@ fn a_single_line_of_data_is_not_copied() {
     let one = parser.next_event().unwrap().unwrap();
     let two = parser.next_event().unwrap().unwrap();
     // Both still lie in the one buffer, as far apart as they came.
-    assert_eq!(
-        two.data.as_ptr() as usize - one.data.as_ptr() as usize,
-        b"one\n\ndata: ".len()
-    );
+    assert_eq!(two.data.as_ptr() as usize - one.data.as_ptr() as usize, b"one\n\ndata: ".len());
 }
