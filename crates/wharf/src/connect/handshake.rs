@@ -52,32 +52,60 @@ const PROBE_SHARE: u32 = 3;
 /// Slow interpreters need seconds to say their first word.
 const PROBE_AT_LEAST: Duration = Duration::from_secs(10);
 
-/// Asks a server which era it speaks.
+/// Asks a server which era it speaks. One that refuses our revision and names another is asked once more, in that one.
 pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
+    let revision = match discover(wire, intro, Revision::NEWEST_MODERN).await? {
+        Discovered::Probe(probe) => return Ok(probe),
+        Discovered::Instead(revision) => revision,
+    };
+    match discover(wire, intro, revision).await? {
+        Discovered::Probe(probe) => Ok(probe),
+        Discovered::Instead(_) => {
+            let reason = format!("it refuses the revisions that it offers itself, {revision} among them");
+            Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
+        }
+    }
+}
+
+/// What came of one question in one revision.
+enum Discovered {
+    Probe(Probe),
+    /// It wants this revision, which is modern too.
+    Instead(Revision),
+}
+
+async fn discover(wire: &Wire, intro: &Introduction, revision: Revision) -> Result<Discovered> {
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let time = (left / PROBE_SHARE).max(PROBE_AT_LEAST).min(left * 2 / 3);
     let mut request = Request::new(method::DISCOVER, Members::new(), time);
     request.hard_timeout = time;
-    let meta = modern_meta(intro, Revision::NEWEST_MODERN);
-    match wire.attempt(&mut request, Some(&meta)).await {
-        Ended::Answer(Ok(result)) => read_discover(wire, &result),
+    let meta = modern_meta(intro, revision);
+    let probe = match wire.attempt(&mut request, Some(&meta)).await {
+        Ended::Answer(Ok(result)) => read_discover(wire, &result)?,
         Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
-            match supported(rpc.data.as_ref()) {
-                versions if versions.iter().any(|v| Revision::parse(v).is_some()) => Ok(Probe::Legacy),
-                versions => Err(unknown_versions(wire, &versions)),
+            let offered = supported(rpc.data.as_ref());
+            let known = offered.iter().filter_map(|v| Revision::parse(v)).max();
+            match known {
+                Some(modern) if modern.era() == Era::Modern => return Ok(Discovered::Instead(modern)),
+                Some(_) => Probe::Legacy,
+                None => return Err(unknown_versions(wire, &offered)),
             }
         }
         Ended::Answer(Err(Failure::Rpc(rpc))) if code::is_modern(rpc.code) => {
             let reason = format!("it refused `server/discover`: {rpc}");
-            Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
+            return Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() });
         }
         // Any other error is how a server of the older era says that it does not know the question.
-        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Ok(Probe::Legacy),
-        Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
-        Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
-        Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
-        other => Err(wire.judge(other, &request).err().unwrap_or_else(|| Error::Internal("probe".into()))),
-    }
+        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Probe::Legacy,
+        Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Probe::Legacy,
+        Ended::TimedOut(_) if wire.transport == "stdio" => Probe::Silent,
+        Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Probe::Gone,
+        other => {
+            let error = wire.judge(other, &request).err();
+            return Err(error.unwrap_or_else(|| Error::Internal("probe".into())));
+        }
+    };
+    Ok(Discovered::Probe(probe))
 }
 
 /// A refusal that says nothing of who is asking. 401 and 403 are about the caller, 5xx about an outage: no evidence.
@@ -154,7 +182,7 @@ fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Shape {
-        supported_versions: Vec<String>,
+        supported_versions: Option<Vec<String>>,
         capabilities: Option<Json>,
         instructions: Option<String>,
         #[serde(rename = "_meta")]
@@ -166,15 +194,13 @@ fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
         server_info: Option<Implementation>,
     }
     let shape: Shape = result.to().map_err(|e| broken(wire, method::DISCOVER, &e))?;
+    // Some legacy servers answer any question with an empty result.
+    let Some(offered) = shape.supported_versions else { return Ok(Probe::Legacy) };
     // Some list their legacy revisions too; only a modern one may be used on the modern wire.
-    let ours = shape.supported_versions.iter().filter_map(|v| Revision::parse(v));
+    let ours = offered.iter().filter_map(|v| Revision::parse(v));
     let Some(revision) = ours.filter(|r| r.era() == Era::Modern).max() else {
-        let any_legacy = shape.supported_versions.iter().any(|v| Revision::parse(v).is_some());
-        return if any_legacy {
-            Ok(Probe::Legacy)
-        } else {
-            Err(unknown_versions(wire, &shape.supported_versions))
-        };
+        let any_legacy = offered.iter().any(|v| Revision::parse(v).is_some());
+        return if any_legacy { Ok(Probe::Legacy) } else { Err(unknown_versions(wire, &offered)) };
     };
     Ok(Probe::Modern(ServerInfo {
         revision,

@@ -10,6 +10,7 @@ mod calls;
 mod config;
 mod config_edit;
 mod config_trust;
+mod era;
 mod http;
 mod names;
 mod names_secret;
