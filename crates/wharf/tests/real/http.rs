@@ -3,7 +3,7 @@
 use wharf::config::{Remote, Transport};
 
 use crate::node::everything;
-use crate::process::{Running, free_port};
+use crate::process::{Running, free_port, unread};
 use crate::walk::{SERVER, endpoint, host, killed_in_a_call, ordinary, works};
 
 /// The whole walk, over the transport that `make` makes and the server's `mode` speaks.
@@ -15,7 +15,7 @@ async fn whole(mode: &str, path: &str, make: fn(Remote) -> Transport, spoken: &s
     ordinary(&host, &expected).await;
     assert_eq!(host.berth(SERVER).unwrap().connection().await.unwrap().transport(), spoken);
 
-    killed_in_a_call(&host, &expected, first.pid()).await;
+    killed_in_a_call(&host, &expected, first.pid(), unread(port)).await;
     drop(first);
     let second = Running::everything(mode, port).await;
     works(&host, &expected).await;

@@ -60,6 +60,22 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Waits until a request lies unread at a port, because the process behind it is frozen.
+pub(crate) async fn unread(port: u16) {
+    let lies_there = || {
+        let tables =
+            ["/proc/net/tcp", "/proc/net/tcp6"].map(|t| std::fs::read_to_string(t).unwrap_or_default());
+        // Fields: number, local address, remote address, state (1 is established), queues to send and to read.
+        let found = tables.iter().flat_map(|table| table.lines().skip(1)).any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let here = fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "01";
+            here && fields[4].split(':').nth(1).is_some_and(|queue| queue.bytes().any(|b| b != b'0'))
+        });
+        found.then_some(())
+    };
+    until(lies_there, "a request").await;
+}
+
 async fn until<T>(mut found: impl FnMut() -> Option<T>, what: &str) -> T {
     let started = Instant::now();
     loop {

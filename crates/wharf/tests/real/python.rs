@@ -55,7 +55,7 @@ async fn time() {
 #[tokio::test]
 async fn fetch() {
     let page = page("<html><body><h1>Berths</h1><p>Two berths are free tonight.</p></body></html>").await;
-    let server = program(&python(), &["-m", "mcp_server_fetch"], "fetch");
+    let server = program(&python(), &["-m", "mcp_server_fetch", "--allow-private-ips"], "fetch");
     let expected = Expected {
         era: Era::Modern,
         tools: &["fetch"],

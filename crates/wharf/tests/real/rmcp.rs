@@ -7,7 +7,7 @@ use wharf::mcp::Era;
 use wharf::wire::Json;
 use wharf_testkit::rmcp_peer_path;
 
-use crate::process::Running;
+use crate::process::{Running, unread};
 use crate::walk::{Expected, SERVER, endpoint, host, killed_in_a_call, ordinary, program, whole, works};
 
 fn expected() -> Expected<'static> {
@@ -31,7 +31,7 @@ async fn rmcp_over_http() {
     let (first, port) = Running::rmcp();
     let host = host(address(port)).await;
     ordinary(&host, &expected()).await;
-    killed_in_a_call(&host, &expected(), first.pid()).await;
+    killed_in_a_call(&host, &expected(), first.pid(), unread(port)).await;
     // It comes back on another port, so its place is taken by a new one of the same name.
     let (second, port) = Running::rmcp();
     host.add_server(address(port));

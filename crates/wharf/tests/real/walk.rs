@@ -95,12 +95,18 @@ pub(crate) async fn works(host: &Host, expected: &Expected<'_>) {
 }
 
 /// A call is under way, the process is killed: nobody knows whether it ran, and that is what is said.
-pub(crate) async fn killed_in_a_call(host: &Host, expected: &Expected<'_>, pid: Pid) {
+///
+/// The process is frozen first, so that it cannot answer; `arrived` ends when the call has reached it.
+pub(crate) async fn killed_in_a_call(
+    host: &Host,
+    expected: &Expected<'_>,
+    pid: Pid,
+    arrived: impl Future<Output = ()>,
+) {
     let (tool, arguments, _) = &expected.good;
-    let heard = host.events().subscribe();
     freeze(pid);
     let killing = async {
-        sent(heard).await;
+        arrived.await;
         kill(pid);
     };
     let limit = Duration::from_secs(60);
@@ -117,7 +123,8 @@ pub(crate) async fn whole(server: ServerConfig, mark: &str, expected: &Expected<
     ordinary(&host, expected).await;
     let variable = format!("WHARF_TEST={}", unique(mark));
     let first = with_variable(&variable).await;
-    killed_in_a_call(&host, expected, first).await;
+    let heard = host.events().subscribe();
+    killed_in_a_call(&host, expected, first, sent(heard)).await;
     works(&host, expected).await;
     assert_ne!(with_variable(&variable).await, first, "it was started anew");
     host.close().await;
@@ -127,7 +134,7 @@ pub(crate) async fn call(host: &Host, tool: &str, arguments: &Value) -> Outcome 
     host.call_tool(SERVER, tool, arguments.clone(), CallOptions::default()).await
 }
 
-/// Waits until a call has left.
+/// Waits until a call has been written to the pipe.
 async fn sent(mut heard: Receiver<Event>) {
     while !is_call(&heard.recv().await.unwrap()) {}
 }
