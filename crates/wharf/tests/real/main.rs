@@ -14,5 +14,4 @@ mod node;
 mod process;
 mod python;
 mod rmcp;
-mod soak;
 mod walk;

@@ -31,7 +31,11 @@ pub(crate) fn everything() -> Expected<'static> {
         era: Era::Legacy,
         tools: &EVERYTHING,
         good: ("get-sum", json!({"a": 20, "b": 22}), "42"),
-        bad: ("get-sum", json!({"a": "twenty", "b": 22}), "a"),
+        bad: (
+            "get-sum",
+            json!({"a": "twenty", "b": 22}),
+            "field `a`: expected a number, got the string \"twenty\"",
+        ),
     }
 }
 
@@ -67,7 +71,7 @@ async fn filesystem() {
             "list_allowed_directories",
         ],
         good: ("read_text_file", json!({"path": file}), "the tide is high"),
-        bad: ("write_file", json!({"path": file}), "content"),
+        bad: ("write_file", json!({"path": file}), "missing required field `content`"),
     };
     whole(server, "filesystem", &expected).await;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "the tide is high\n");
@@ -98,7 +102,7 @@ async fn memory() {
             "open_nodes",
         ],
         good: ("search_nodes", json!({"query": "harbour"}), "on the Baltic"),
-        bad: ("open_nodes", json!({"names": "Kiel"}), "names"),
+        bad: ("open_nodes", json!({"names": "Kiel"}), "field `names`: expected a list"),
     };
     whole(server, "memory", &expected).await;
 }
@@ -112,7 +116,7 @@ async fn sequential_thinking() {
         era: Era::Legacy,
         tools: &["sequentialthinking"],
         good: ("sequentialthinking", thought, "\"thoughtNumber\": 1"),
-        bad: ("sequentialthinking", json!({"thought": "one"}), "nextThoughtNeeded"),
+        bad: ("sequentialthinking", json!({"thought": "one"}), "missing required field `nextThoughtNeeded`"),
     };
     whole(server, "thinking", &expected).await;
 }

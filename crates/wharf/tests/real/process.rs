@@ -45,9 +45,19 @@ pub(crate) async fn with_variable(variable: &str) -> Pid {
     Pid::from_raw(until(found, variable).await).unwrap()
 }
 
-/// Stops a process where it stands: it takes what is sent and answers nothing.
-pub(crate) fn freeze(pid: Pid) {
+/// Stops a process where it stands, every thread of it: it takes what is sent and answers nothing.
+pub(crate) async fn freeze(pid: Pid) {
     kill_process(pid, Signal::STOP).unwrap();
+    let all_stopped = || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap().flatten();
+        // The state stands behind the name, which is in brackets.
+        let stopped = |thread: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        threads.map(stopped).all(|stopped| stopped).then_some(())
+    };
+    until(all_stopped, "a frozen process").await;
 }
 
 /// Kills a process.

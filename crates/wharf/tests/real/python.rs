@@ -34,7 +34,11 @@ async fn git() {
             "git_branch",
         ],
         good: ("git_status", json!({"repo_path": repository}), "On branch quay"),
-        bad: ("git_add", json!({"repo_path": repository, "files": []}), "files"),
+        bad: (
+            "git_add",
+            json!({"repo_path": repository, "files": []}),
+            "field `files`: expected at least 1 items",
+        ),
     };
     whole(server, "git", &expected).await;
 }
@@ -47,7 +51,7 @@ async fn time() {
         era: Era::Modern,
         tools: &["get_current_time", "convert_time"],
         good: ("convert_time", noon, "T21:00:00+09:00"),
-        bad: ("get_current_time", json!({}), "timezone"),
+        bad: ("get_current_time", json!({}), "missing required field `timezone`"),
     };
     whole(server, "time", &expected).await;
 }
@@ -60,7 +64,11 @@ async fn fetch() {
         era: Era::Modern,
         tools: &["fetch"],
         good: ("fetch", json!({"url": page}), "Two berths are free tonight."),
-        bad: ("fetch", json!({"url": page, "max_length": "all"}), "max_length"),
+        bad: (
+            "fetch",
+            json!({"url": page, "max_length": "all"}),
+            "field `max_length`: expected a whole number",
+        ),
     };
     whole(server, "fetch", &expected).await;
 }

@@ -15,7 +15,7 @@ fn expected() -> Expected<'static> {
         era: Era::Modern,
         tools: &["add", "ask", "echo", "progress"],
         good: ("add", json!({"a": 20, "b": 22}), "42"),
-        bad: ("add", json!({"a": 20}), "b"),
+        bad: ("add", json!({"a": 20}), "missing required field `b`"),
     }
 }
 

@@ -6,7 +6,7 @@ use rustix::process::Pid;
 use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use wharf::config::{Remote, ServerConfig, Transport};
-use wharf::event::Event;
+use wharf::event::{Event, State};
 use wharf::mcp::Era;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
@@ -104,7 +104,7 @@ pub(crate) async fn killed_in_a_call(
     arrived: impl Future<Output = ()>,
 ) {
     let (tool, arguments, _) = &expected.good;
-    freeze(pid);
+    freeze(pid).await;
     let killing = async {
         arrived.await;
         kill(pid);
@@ -117,6 +117,16 @@ pub(crate) async fn killed_in_a_call(
     assert!(!error.is_retryable());
 }
 
+/// The process is killed while nothing is under way: nobody is told of an error, it is noticed and made good.
+async fn killed_between_calls(host: &Host, pid: Pid) {
+    let mut heard = host.events().subscribe();
+    kill(pid);
+    let noticed = async {
+        while !matches!(heard.recv().await.unwrap(), Event::State { state: State::Reconnecting, .. }) {}
+    };
+    tokio::time::timeout(Duration::from_secs(60), noticed).await.expect("the loss of a server is noticed");
+}
+
 /// The whole walk for a server that Wharf starts itself. `mark` is what [`program`] was given.
 pub(crate) async fn whole(server: ServerConfig, mark: &str, expected: &Expected<'_>) {
     let host = host(server).await;
@@ -126,7 +136,10 @@ pub(crate) async fn whole(server: ServerConfig, mark: &str, expected: &Expected<
     let heard = host.events().subscribe();
     killed_in_a_call(&host, expected, first, sent(heard)).await;
     works(&host, expected).await;
-    assert_ne!(with_variable(&variable).await, first, "it was started anew");
+    let second = with_variable(&variable).await;
+    assert_ne!(second, first, "it was started anew");
+    killed_between_calls(&host, second).await;
+    works(&host, expected).await;
     host.close().await;
 }
 
