@@ -5,7 +5,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::text::{Escaped, beginning};
 
@@ -80,7 +80,8 @@ impl ToolName {
 impl CallerName {
     /// The person or program on this machine.
     pub fn local() -> Self {
-        Self("local".into())
+        static LOCAL: LazyLock<CallerName> = LazyLock::new(|| CallerName("local".into()));
+        LOCAL.clone()
     }
 }
 

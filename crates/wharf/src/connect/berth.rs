@@ -99,7 +99,10 @@ impl Dock {
         intro: &Introduction,
     ) -> Result<Connection> {
         let key = era::key(config);
-        let known = self.eras.get(&key).filter(|v| v.is_fresh(std::time::SystemTime::now()));
+        let known = self
+            .eras
+            .get(&key)
+            .filter(|v| v.is_fresh(std::time::SystemTime::now()));
         let wire = self.launch(config, stdio).await?;
         if known.is_some_and(|v| v.era == Era::Legacy) {
             return handshake::initialize(wire, intro).await;
@@ -146,21 +149,40 @@ impl Dock {
             stderr: StderrTail::default(),
             retryable: false,
         })?;
-        let link =
-            Link::Pipe(PipeLink::start(started.child, started.stdin, started.stdout, Arc::clone(&inbox)));
-        Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
+        let link = Link::Pipe(PipeLink::start(
+            started.child,
+            started.stdin,
+            started.stdout,
+            Arc::clone(&inbox),
+        ));
+        Ok(Wire {
+            server: config.name.clone(),
+            transport: "stdio",
+            link,
+            inbox,
+        })
     }
 
     pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
-        let monitor =
-            Monitor { events: self.events.clone(), debug: config.debug, redactor: config.redactor() };
-        Inbox::new(config.name.clone(), self.limits.clone(), Arc::clone(&self.peer), monitor)
+        let monitor = Monitor {
+            events: self.events.clone(),
+            debug: config.debug,
+            redactor: config.redactor(),
+        };
+        Inbox::new(
+            config.name.clone(),
+            self.limits.clone(),
+            Arc::clone(&self.peer),
+            monitor,
+        )
     }
 }
 
 impl std::fmt::Debug for Dock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dock").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Dock")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -174,7 +196,10 @@ impl Berth {
             dock,
             current: ArcSwapOption::empty(),
             state: watch::channel(State::Disconnected).0,
-            making: Mutex::new(Making { by_hand: false, losses: 0 }),
+            making: Mutex::new(Making {
+                by_hand: false,
+                losses: 0,
+            }),
         }))
     }
 
@@ -227,15 +252,28 @@ impl Berth {
             return Ok(connection);
         }
         if self.0.config.connect == Connect::Manual && !making.by_hand {
-            return Err(Error::NotConnected { server: self.0.config.name.clone() });
+            return Err(Error::NotConnected {
+                server: self.0.config.name.clone(),
+            });
         }
         let was_lost = self.state() == State::Reconnecting;
-        self.0.tell(if was_lost { State::Reconnecting } else { State::Connecting }, None);
+        self.0.tell(
+            if was_lost {
+                State::Reconnecting
+            } else {
+                State::Connecting
+            },
+            None,
+        );
         match self.0.dock.open(&self.0.config).await {
             Ok(connection) => {
                 self.0.current.store(Some(Arc::new(connection.clone())));
                 self.0.tell(State::Connected, None);
-                tokio::spawn(watch_over(Arc::downgrade(&self.0), connection.ended(), Instant::now()));
+                tokio::spawn(watch_over(
+                    Arc::downgrade(&self.0),
+                    connection.ended(),
+                    Instant::now(),
+                ));
                 Ok(connection)
             }
             Err(error) => {
@@ -257,10 +295,16 @@ impl std::fmt::Debug for Berth {
 
 impl Place {
     fn tell(&self, state: State, reason: Option<String>) {
-        let changed = self.state.send_if_modified(|now| std::mem::replace(now, state) != state);
+        let changed = self
+            .state
+            .send_if_modified(|now| std::mem::replace(now, state) != state);
         if changed || reason.is_some() {
             let server = self.config.name.clone();
-            self.dock.events.publish(|| Event::State { server, state, reason });
+            self.dock.events.publish(|| Event::State {
+                server,
+                state,
+                reason,
+            });
         }
     }
 }
@@ -290,7 +334,11 @@ async fn remake(place: Weak<Place>, reason: String, since: Instant) {
         if let Some(lost) = place.current.swap(None) {
             lost.close().await;
         }
-        making.losses = if since.elapsed() >= STABLE { 1 } else { making.losses + 1 };
+        making.losses = if since.elapsed() >= STABLE {
+            1
+        } else {
+            making.losses + 1
+        };
         making.losses
     };
     for attempt in losses..=RETRIES {
@@ -307,7 +355,10 @@ async fn remake(place: Weak<Place>, reason: String, since: Instant) {
         berth.0.tell(State::Reconnecting, None);
     }
     if let Some(place) = place.upgrade() {
-        place.tell(State::Disconnected, Some(format!("it was lost {RETRIES} times in a row")));
+        place.tell(
+            State::Disconnected,
+            Some(format!("it was lost {RETRIES} times in a row")),
+        );
         place.making.lock().await.losses = 0;
     }
 }

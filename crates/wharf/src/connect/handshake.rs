@@ -52,60 +52,65 @@ const PROBE_SHARE: u32 = 3;
 /// Slow interpreters need seconds to say their first word.
 const PROBE_AT_LEAST: Duration = Duration::from_secs(10);
 
-/// Asks a server which era it speaks. One that refuses our revision and names another is asked once more, in that one.
+/// Asks a server which era it speaks.
 pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
-    let revision = match discover(wire, intro, Revision::NEWEST_MODERN).await? {
-        Discovered::Probe(probe) => return Ok(probe),
-        Discovered::Instead(revision) => revision,
-    };
-    match discover(wire, intro, revision).await? {
-        Discovered::Probe(probe) => Ok(probe),
-        Discovered::Instead(_) => {
-            let reason = format!("it refuses the revisions that it offers itself, {revision} among them");
-            Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
-        }
-    }
-}
-
-/// What came of one question in one revision.
-enum Discovered {
-    Probe(Probe),
-    /// It wants this revision, which is modern too.
-    Instead(Revision),
-}
-
-async fn discover(wire: &Wire, intro: &Introduction, revision: Revision) -> Result<Discovered> {
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let time = (left / PROBE_SHARE).max(PROBE_AT_LEAST).min(left * 2 / 3);
-    let mut request = Request::new(method::DISCOVER, Members::new(), time);
-    request.hard_timeout = time;
-    let meta = modern_meta(intro, revision);
-    let probe = match wire.attempt(&mut request, Some(&meta)).await {
-        Ended::Answer(Ok(result)) => read_discover(wire, &result)?,
+    let mut ended = discover(wire, intro, Revision::NEWEST_MODERN, time).await;
+    if let Some(revision) = offered_instead(&ended) {
+        wire.link.agreed(revision);
+        ended = discover(wire, intro, revision, time).await;
+    }
+    if let Some(revision) = offered_instead(&ended) {
+        let reason = format!("it refuses the revisions that it offers itself, {revision} among them");
+        return Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() });
+    }
+    match ended {
+        Ended::Answer(Ok(result)) => read_discover(wire, &result),
         Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
-            let offered = supported(rpc.data.as_ref());
-            let known = offered.iter().filter_map(|v| Revision::parse(v)).max();
-            match known {
-                Some(modern) if modern.era() == Era::Modern => return Ok(Discovered::Instead(modern)),
-                Some(_) => Probe::Legacy,
-                None => return Err(unknown_versions(wire, &offered)),
+            match supported(rpc.data.as_ref()) {
+                versions if versions.iter().any(|v| Revision::parse(v).is_some()) => Ok(Probe::Legacy),
+                versions => Err(unknown_versions(wire, &versions)),
             }
         }
         Ended::Answer(Err(Failure::Rpc(rpc))) if code::is_modern(rpc.code) => {
             let reason = format!("it refused `server/discover`: {rpc}");
-            return Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() });
+            Err(Error::Protocol {
+                server: wire.server.clone(),
+                reason,
+                stderr: wire.link.stderr(),
+            })
         }
         // Any other error is how a server of the older era says that it does not know the question.
-        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Probe::Legacy,
-        Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Probe::Legacy,
-        Ended::TimedOut(_) if wire.transport == "stdio" => Probe::Silent,
-        Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Probe::Gone,
+        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Ok(Probe::Legacy),
+        Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
+        Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
+        Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
         other => {
+            let request = Request::new(method::DISCOVER, Members::new(), time);
             let error = wire.judge(other, &request).err();
-            return Err(error.unwrap_or_else(|| Error::Internal("probe".into())));
+            Err(error.unwrap_or_else(|| Error::Internal("probe".into())))
         }
-    };
-    Ok(Discovered::Probe(probe))
+    }
+}
+
+async fn discover(wire: &Wire, intro: &Introduction, revision: Revision, time: Duration) -> Ended {
+    let mut request = Request::new(method::DISCOVER, Members::new(), time);
+    request.hard_timeout = time;
+    wire.attempt(&mut request, Some(&modern_meta(intro, revision)))
+        .await
+}
+
+/// The modern revision that a server names when it refuses the one it was asked in.
+fn offered_instead(ended: &Ended) -> Option<Revision> {
+    match ended {
+        Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
+            let offered = supported(rpc.data.as_ref());
+            let ours = offered.iter().filter_map(|v| Revision::parse(v));
+            ours.filter(|r| r.era() == Era::Modern).max()
+        }
+        _ => None,
+    }
 }
 
 /// A refusal that says nothing of who is asking. 401 and 403 are about the caller, 5xx about an outage: no evidence.
@@ -134,7 +139,9 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
         Ended::Answer(Err(Failure::Rpc(rpc))) => !code::is_modern(rpc.code),
         _ => false,
     };
-    let result = wire.judge(ended, &request).map_err(|error| Turned { error, refused })?;
+    let result = wire
+        .judge(ended, &request)
+        .map_err(|error| Turned { error, refused })?;
     let info = read_initialize(&wire, &result)?;
     if info.revision.has_batches() {
         wire.inbox.allow_batches();
@@ -161,12 +168,18 @@ pub(super) fn modern(wire: Wire, info: ServerInfo, intro: &Introduction) -> Conn
 
 /// What to remember of a probe.
 pub(super) fn verdict(era: Era) -> Verdict {
-    Verdict { era, at: SystemTime::now() }
+    Verdict {
+        era,
+        at: SystemTime::now(),
+    }
 }
 
 impl From<Error> for Turned {
     fn from(error: Error) -> Self {
-        Self { error, refused: false }
+        Self {
+            error,
+            refused: false,
+        }
     }
 }
 
@@ -193,14 +206,21 @@ fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
         #[serde(rename = "io.modelcontextprotocol/serverInfo")]
         server_info: Option<Implementation>,
     }
-    let shape: Shape = result.to().map_err(|e| broken(wire, method::DISCOVER, &e))?;
+    // Some legacy servers answer whatever they do not know with an empty result.
+    let Ok(shape) = result.to::<Shape>() else {
+        return Ok(Probe::Legacy);
+    };
     // Some legacy servers answer any question with an empty result.
     let Some(offered) = shape.supported_versions else { return Ok(Probe::Legacy) };
     // Some list their legacy revisions too; only a modern one may be used on the modern wire.
     let ours = offered.iter().filter_map(|v| Revision::parse(v));
     let Some(revision) = ours.filter(|r| r.era() == Era::Modern).max() else {
         let any_legacy = offered.iter().any(|v| Revision::parse(v).is_some());
-        return if any_legacy { Ok(Probe::Legacy) } else { Err(unknown_versions(wire, &offered)) };
+        return if any_legacy {
+            Ok(Probe::Legacy)
+        } else {
+            Err(unknown_versions(wire, &offered))
+        };
     };
     Ok(Probe::Modern(ServerInfo {
         revision,
@@ -231,11 +251,17 @@ fn read_initialize(wire: &Wire, result: &Json) -> Result<ServerInfo> {
 
 fn broken(wire: &Wire, method: &str, error: &serde_json::Error) -> Error {
     let reason = format!("its answer to `{method}` cannot be read: {error}");
-    Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() }
+    Error::Protocol {
+        server: wire.server.clone(),
+        reason,
+        stderr: wire.link.stderr(),
+    }
 }
 
 fn supported(data: Option<&Json>) -> Vec<String> {
-    data.and_then(|d| d.member("supported")).and_then(|s| s.to().ok()).unwrap_or_default()
+    data.and_then(|d| d.member("supported"))
+        .and_then(|s| s.to().ok())
+        .unwrap_or_default()
 }
 
 fn unknown_versions(wire: &Wire, versions: &[String]) -> Error {

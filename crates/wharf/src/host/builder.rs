@@ -34,6 +34,7 @@ pub struct HostBuilder {
     events: Bus,
     eras: Arc<dyn EraStore>,
     client: (String, String),
+    net: NetOptions,
 }
 
 impl Default for HostBuilder {
@@ -49,6 +50,7 @@ impl Default for HostBuilder {
             events: Bus::default(),
             eras: Arc::new(EraMemory::default()),
             client: ("wharf".into(), env!("CARGO_PKG_VERSION").into()),
+            net: NetOptions::default(),
         }
     }
 }
@@ -132,6 +134,13 @@ impl HostBuilder {
         self
     }
 
+    /// How servers are reached over the network: further certificates, a resolver. Defaults to [`NetOptions::default`].
+    #[must_use]
+    pub fn net(mut self, options: NetOptions) -> Self {
+        self.net = options;
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -152,7 +161,7 @@ impl HostBuilder {
             peer: Arc::clone(&peer) as _,
             events: self.events.clone(),
             eras: self.eras,
-            net: HttpClient::new(NetOptions::default())?,
+            net: HttpClient::new(self.net)?,
             client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),
         });
         let pool = Pool::new(dock);

@@ -277,8 +277,10 @@ impl Host {
 
     fn server(&self, name: &str) -> Result<Arc<Server>> {
         let servers = self.0.servers.load();
-        let parsed = ServerName::parse(name).ok();
-        if let Some(server) = parsed.and_then(|name| servers.get(&name).cloned()) {
+        // The exact name first: it is what a call has.
+        let exact = servers.get(name).cloned();
+        let normalised = || ServerName::parse(name).ok().and_then(|name| servers.get(&name).cloned());
+        if let Some(server) = exact.or_else(normalised) {
             if server.config.enabled {
                 return Ok(server);
             }

@@ -11,6 +11,7 @@ use crate::config::ServerConfig;
 use crate::connect::{Berth, Pool};
 use crate::error::Result;
 use crate::registry::{Registry, ServerTools};
+use crate::wire::Json;
 
 /// A server of the host.
 pub(super) struct Server {
@@ -40,6 +41,11 @@ impl Server {
         let changed = peer.take_changed(&self.config.name);
         if let Some(seen) = seen.as_ref().filter(|s| !changed && s.connection == connection.number()) {
             return Ok(seen.rejected.clone());
+        }
+        let new = seen.as_ref().is_none_or(|s| s.connection != connection.number());
+        if new && connection.info().offers_flag("tools", "listChanged") {
+            // A legacy server tells without being asked; a modern one wants to be.
+            connection.listen(Json::of(&serde_json::json!({ "toolsListChanged": true })));
         }
         let catalog = match Catalog::fetch(&connection, self.config.timeout).await {
             Ok(catalog) => catalog,

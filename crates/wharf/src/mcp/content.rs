@@ -78,7 +78,7 @@ impl Content {
             uri: Option<String>,
             name: Option<String>,
             blob: Option<String>,
-            resource: Option<Box<Shape>>,
+            resource: Option<Box<Self>>,
         }
         let shape: Shape = raw.to().unwrap_or_default();
         let kind = shape.r#type.clone();

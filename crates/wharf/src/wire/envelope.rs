@@ -1,5 +1,6 @@
 //! The JSON-RPC envelope: which message is this, whose answer is it, and where do its parts lie?
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::id_finder::IdFinder;
-use super::json::unquote;
+use super::json::{Member, unquote};
 use super::scan::{Bad, Scanner};
 use super::{Json, JsonError};
 use crate::text::Foreign;
@@ -94,9 +95,8 @@ pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malfor
 }
 
 fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError> {
-    let text = std::str::from_utf8(frame).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
     let mut parts = Vec::new();
-    Scanner::new(text, max_depth).items(|place| {
+    Scanner::of_bytes(frame, max_depth).map_err(JsonError::Utf8)?.items(|place| {
         if parts.len() == BATCH {
             return Err(Bad { what: "more than 1000 messages", at: place.start });
         }
@@ -122,36 +122,48 @@ struct Parts {
     params: Option<Range<usize>>,
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
+    /// The members of `result`, where it is an object. The first few: a list of thousands is not looked up by name.
+    outline: Vec<Member>,
 }
+
+/// As many members of a result are remembered. Results of the protocol have a handful.
+const OUTLINE: usize = 16;
 
 impl Parts {
     fn read(frame: &[u8], max_depth: usize) -> Result<Self, JsonError> {
-        let text = std::str::from_utf8(frame).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
+        let scanner = Scanner::of_bytes(frame, max_depth).map_err(JsonError::Utf8)?;
         let mut parts = Self::default();
+        let mut outline = Vec::new();
         let mut others = HashSet::new();
         let mut twice = None;
-        Scanner::new(text, max_depth)
-            .members(|key, value| {
-                let at = key.start;
-                let name = unquote(&text[key]);
-                let place = match &*name {
-                    "jsonrpc" => &mut parts.version,
-                    "id" => &mut parts.id,
-                    "method" => &mut parts.method,
-                    "params" => &mut parts.params,
-                    "result" => &mut parts.result,
-                    "error" => &mut parts.error,
-                    _ if others.insert(name.clone()) => return Ok(()),
-                    _ => &mut Some(value.clone()),
-                };
-                if place.replace(value).is_some() {
-                    twice = Some(JsonError::twice(&name));
-                    return Err(Bad { what: "a key stands twice", at });
-                }
-                Ok(())
-            })
-            .map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
-        Ok(parts)
+        let outer = |key: Range<usize>, value: Range<usize>| {
+            let at = key.start;
+            let name = std::str::from_utf8(&frame[key]).map_or(Cow::Borrowed(""), unquote);
+            let place = match &*name {
+                "jsonrpc" => &mut parts.version,
+                "id" => &mut parts.id,
+                "method" => &mut parts.method,
+                "params" => &mut parts.params,
+                "result" => &mut parts.result,
+                "error" => &mut parts.error,
+                _ if others.insert(name.clone()) => return Ok(()),
+                _ => &mut Some(value.clone()),
+            };
+            if place.replace(value).is_some() {
+                twice = Some(JsonError::twice(&name));
+                return Err(Bad { what: "a key stands twice", at });
+            }
+            Ok(())
+        };
+        let inner = |key, value| {
+            if outline.len() <= OUTLINE {
+                outline.push((key, value));
+            }
+            Ok(())
+        };
+        let walked = scanner.members_within(b"\"result\"", outer, inner);
+        walked.map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
+        Ok(Self { outline, ..parts })
     }
 
     fn into_message(self, frame: &Bytes) -> Result<Message, Malformed> {
@@ -167,7 +179,10 @@ impl Parts {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.
-        let result = part(&self.result);
+        let result = self.result.clone().map(|place| match self.outline.len() {
+            1..=OUTLINE => Json::outlined(frame, place, &self.outline),
+            _ => Json::part(frame, place),
+        });
         let error = part(&self.error).filter(|e| !e.is_null());
         let result = result.filter(|r| error.is_none() || !r.is_null());
 

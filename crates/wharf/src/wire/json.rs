@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -15,8 +17,15 @@ use crate::text::{Escaped, beginning};
 
 /// A well-formed JSON value as its sender wrote it: key order, number spelling and unknown members included.
 /// Cloning shares the bytes.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Json(Bytes);
+#[derive(Clone)]
+pub struct Json {
+    text: Bytes,
+    /// Where the members of an object lie, if a walk has already shown it. Looking them up then costs no walk.
+    outline: Option<Arc<[Member]>>,
+}
+
+/// A member of an object: the place of its key, quotes included, and of its value.
+pub(super) type Member = (Range<usize>, Range<usize>);
 
 /// Why bytes are not an acceptable JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,52 +52,63 @@ impl Json {
     /// Checks bytes from outside: UTF-8, one value, no deeper than `max_depth`.
     pub fn parse(bytes: impl Into<Bytes>, max_depth: usize) -> Result<Self, JsonError> {
         let bytes = bytes.into();
-        let text = std::str::from_utf8(&bytes).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
-        let place = Scanner::new(text, max_depth).whole()?;
-        Ok(Self(bytes.slice(place)))
+        let place = Scanner::of_bytes(&bytes, max_depth).map_err(JsonError::Utf8)?.whole()?;
+        Ok(Self::plain(bytes.slice(place)))
     }
 
     /// Like [`Json::parse`], and refuses a key that stands twice in any object, so that what is checked is what is sent.
     pub fn parse_strict(bytes: impl Into<Bytes>, max_depth: usize) -> Result<Self, JsonError> {
         let json = Self::parse(bytes, max_depth)?;
-        duplicates::refuse(&json.0)?;
+        duplicates::refuse(&json.text)?;
         Ok(json)
     }
 
     /// Writes a value as JSON. For values that cannot be written (a map with keys that are no strings) it is `null`.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Self {
-        Self(serde_json::to_vec(value).map_or_else(|_| Bytes::from_static(b"null"), Bytes::from))
+        Self::plain(serde_json::to_vec(value).map_or_else(|_| Bytes::from_static(b"null"), Bytes::from))
     }
 
     /// `{}`.
     pub fn empty_object() -> Self {
-        Self(Bytes::from_static(b"{}"))
+        Self::plain(Bytes::from_static(b"{}"))
     }
 
     /// A text put together from checked parts.
     pub(super) fn joined(text: Vec<u8>) -> Self {
-        Self(text.into())
+        Self::plain(text.into())
     }
 
     /// A part of a text that was checked as a whole.
     pub(super) fn part(frame: &Bytes, place: Range<usize>) -> Self {
-        Self(frame.slice(place))
+        Self::plain(frame.slice(place))
+    }
+
+    /// A part of a text that was checked as a whole, an object whose members were seen at these places of that text.
+    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, members: &[Member]) -> Self {
+        let from = place.start;
+        let shift = |range: &Range<usize>| range.start - from..range.end - from;
+        let outline = members.iter().map(|(key, value)| (shift(key), shift(value))).collect();
+        Self { text: frame.slice(place), outline: Some(outline) }
+    }
+
+    fn plain(text: Bytes) -> Self {
+        Self { text, outline: None }
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
         // Checked when it was made; checking again is cheap and keeps this crate free of `unsafe`.
-        std::str::from_utf8(&self.0).unwrap_or("null")
+        std::str::from_utf8(&self.text).unwrap_or("null")
     }
 
     /// The bytes, shared.
     pub fn bytes(&self) -> &Bytes {
-        &self.0
+        &self.text
     }
 
     /// Reads the value into a type.
     pub fn to<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
-        serde_json::from_slice(&self.0)
+        serde_json::from_slice(&self.text)
     }
 
     /// Reads the value into a type that borrows from it.
@@ -98,42 +118,54 @@ impl Json {
 
     /// Whether it is an object.
     pub fn is_object(&self) -> bool {
-        self.0.first() == Some(&b'{')
+        self.text.first() == Some(&b'{')
     }
 
     /// Whether it is `null`.
     pub fn is_null(&self) -> bool {
-        &self.0[..] == b"null"
+        &self.text[..] == b"null"
     }
 
     /// The first member of this object with that key, however the key is spelt. Later members are not looked at.
     pub fn member(&self, key: &str) -> Option<Self> {
-        let text = self.as_str();
-        let mut found = None;
-        // The walk ends early with an error of our own; the text itself was checked when it was made.
-        let _ = Scanner::new(text, 127).members(|k, value| {
-            if unquote(&text[k]) == key {
-                found = Some(Self::part(&self.0, value));
-                return Err(Bad { what: "found", at: 0 });
-            }
-            Ok(())
-        });
+        let [found] = self.pick([key]);
         found
     }
 
     /// Several members of this object in one walk; of a key that stands twice, the first.
     pub fn pick<const N: usize>(&self, keys: [&str; N]) -> [Option<Self>; N] {
-        let wanted = keys.map(Self::of);
         let mut found = [const { None }; N];
-        let _ = Scanner::new(self.as_str(), 127).members(|k, value| {
-            if let Some(i) = wanted.iter().position(|w| self.0[k.clone()] == w.0[..])
+        let mut left = N;
+        let mut look = |key: &Range<usize>, value: &Range<usize>| {
+            let name = std::str::from_utf8(&self.text[key.clone()]).map_or(Cow::Borrowed(""), unquote);
+            if let Some(i) = keys.iter().position(|k| *k == name)
                 && found[i].is_none()
             {
-                found[i] = Some(Self::part(&self.0, value));
+                found[i] = Some(Self::part(&self.text, value.clone()));
+                left -= 1;
             }
-            Ok(())
-        });
+            // The walk ends early with an error of our own; the text itself was checked when it was made.
+            if left == 0 { Err(Bad { what: "found", at: 0 }) } else { Ok(()) }
+        };
+        let _ = match &self.outline {
+            Some(members) => members.iter().try_for_each(|(key, value)| look(key, value)),
+            None => Scanner::new(self.as_str(), 127).members(|key, value| look(&key, &value)),
+        };
         found
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Json {}
+
+impl Hash for Json {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
     }
 }
 
@@ -142,13 +174,13 @@ pub(super) fn unquote(string: &str) -> Cow<'_, str> {
     if string.contains('\\') {
         return serde_json::from_str::<String>(string).map_or(Cow::Borrowed(string), Cow::Owned);
     }
-    Cow::Borrowed(string.trim_matches('"'))
+    Cow::Borrowed(string.get(1..string.len().saturating_sub(1)).unwrap_or_default())
 }
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Arguments and results may hold anything: a debug print says how much there is, not what.
-        write!(f, "Json({} bytes)", self.0.len())
+        write!(f, "Json({} bytes)", self.text.len())
     }
 }
 
@@ -168,7 +200,7 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(Bytes::from(String::from(Box::<str>::from(raw)))))
+        Ok(Self::plain(Bytes::from(String::from(Box::<str>::from(raw)))))
     }
 }
 

@@ -11,6 +11,8 @@ pub struct Lines {
     /// How much of the buffer was already searched for a line break.
     searched: usize,
     max: usize,
+    /// How long the last long line was: the next is likely to be of its kind, and room is made for it at once.
+    expected: usize,
     /// Set while the rest of a line that was too long is thrown away.
     discarding: Option<Discarded>,
 }
@@ -43,13 +45,14 @@ const CHUNK: usize = 64 * 1024;
 impl Lines {
     /// A buffer for lines of at most `max` bytes.
     pub fn new(max: usize) -> Self {
-        Self { buffer: BytesMut::with_capacity(CHUNK), searched: 0, max, discarding: None }
+        Self { buffer: BytesMut::with_capacity(CHUNK), searched: 0, max, expected: 0, discarding: None }
     }
 
     /// The buffer to read into: it has room for a good part of a chunk.
     pub fn room(&mut self) -> &mut BytesMut {
         // In the middle of a long line room grows with it, so that a megabyte is not moved sixteen times.
-        let want = CHUNK.max(self.buffer.len());
+        let long = if self.buffer.len() > CHUNK / 2 { self.expected } else { 0 };
+        let want = CHUNK.max(self.buffer.len()).max(long.saturating_sub(self.buffer.len()));
         if self.buffer.capacity() - self.buffer.len() < CHUNK / 4 {
             self.buffer.reserve(want);
         }
@@ -66,6 +69,7 @@ impl Lines {
                 return None;
             };
             self.searched = 0;
+            self.expected = if end > CHUNK { end + CHUNK } else { self.expected / 2 };
             let mut line = self.buffer.split_to(end + 1).freeze();
             line.truncate(end);
             let line = self.finish(line);

@@ -24,10 +24,19 @@ pub(crate) struct Scanner<'a> {
 const STACK_BITS: usize = 128;
 
 impl<'a> Scanner<'a> {
-    /// `text` must already be UTF-8.
+    /// Takes a text that may be anything. An error is the place of the first byte that is not UTF-8.
+    pub(crate) fn of_bytes(text: &'a [u8], max_depth: usize) -> Result<Self, usize> {
+        let (control, foreign) = classify(text);
+        if foreign {
+            std::str::from_utf8(text).map_err(|e| e.valid_up_to())?;
+        }
+        Ok(Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: !control })
+    }
+
+    /// Takes a text that is known to be UTF-8.
     pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
         let text = text.as_bytes();
-        Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: !has_control(text) }
+        Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: !classify(text).0 }
     }
 
     /// Checks that the text is one value with nothing but white space around it; returns the value's place.
@@ -44,26 +53,56 @@ impl<'a> Scanner<'a> {
     /// Walks an object and hands out each member: the key as it is written, quotes included, and the value's place.
     pub(crate) fn members(
         &self,
-        mut visit: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
+        visit: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
     ) -> Result<(), Bad> {
-        let mut at = self.space(0);
+        self.members_within(b"", visit, |_, _| Ok(()))
+    }
+
+    /// The same, and where the value of the member `inner` (quotes included) is an object, its members are handed out
+    /// too: one walk shows both levels.
+    pub(crate) fn members_within(
+        &self,
+        inner: &[u8],
+        mut visit: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
+        mut visit_inner: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
+    ) -> Result<(), Bad> {
+        let end = self.object(self.space(0), |key, at| {
+            let opens = self.text[key.clone()] == *inner && self.byte(at) == Some(b'{') && self.max_depth > 1;
+            let end = if opens {
+                self.object(at, |key, at| {
+                    let end = self.value(at, 2)?;
+                    visit_inner(key, at..end)?;
+                    Ok(end)
+                })?
+            } else {
+                self.value(at, 1)?
+            };
+            visit(key, at..end)?;
+            Ok(end)
+        })?;
+        self.end(end)
+    }
+
+    /// Walks the object at `at`. `member` gets each key and where its value starts, and says where the value ends.
+    fn object(
+        &self,
+        mut at: usize,
+        mut member: impl FnMut(Range<usize>, usize) -> Result<usize, Bad>,
+    ) -> Result<usize, Bad> {
         if self.byte(at) != Some(b'{') {
             return self.bad("an object was expected", at);
         }
         at = self.space(at + 1);
         if self.byte(at) == Some(b'}') {
-            return self.end(at + 1);
+            return Ok(at + 1);
         }
         loop {
-            let key_start = at;
-            let key_end = self.key(at)?;
-            at = self.colon(key_end)?;
-            let value_end = self.value(at, 1)?;
-            visit(key_start..key_end, at..value_end)?;
-            at = self.space(value_end);
+            let key = at..self.key(at)?;
+            let value = self.colon(key.end)?;
+            at = self.space(member(key, value)?);
             match self.byte(at) {
                 Some(b',') => at = self.space(at + 1),
-                Some(b'}') => return self.end(at + 1),
+                Some(b'}') => return Ok(at + 1),
                 _ => return self.bad("`,` or `}` was expected", at),
             }
         }
@@ -167,37 +206,42 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips the inside of a string that starts at `at`; returns the place after the closing quote.
-    fn string(&self, mut at: usize) -> Result<usize, Bad> {
+    fn string(&self, at: usize) -> Result<usize, Bad> {
+        let mut stop = self.near_stop(at)?;
         loop {
-            let Some(stop) = self.string_stop(at)? else {
-                return self.bad("a string does not end", self.text.len());
-            };
-            if self.text[stop] == b'"' {
-                return Ok(stop + 1);
+            match self.byte(stop) {
+                Some(b'"') => return Ok(stop + 1),
+                // A string with an escape is likely a long one.
+                Some(b'\\') => stop = self.far_stop(self.escape(stop)?)?,
+                Some(_) => stop = self.far_stop(stop)?,
+                None => return self.bad("a string does not end", self.text.len()),
             }
-            at = self.escape(stop)?;
         }
     }
 
-    /// The next quote or backslash. Short strings are walked by hand: the call into `memchr` costs more than they do.
-    fn string_stop(&self, at: usize) -> Result<Option<usize>, Bad> {
-        let near = &self.text[at.min(self.text.len())..(at + 24).min(self.text.len())];
-        for (i, &b) in near.iter().enumerate() {
+    /// The next quote or backslash, if it is near: short strings are most, and the call into `memchr` costs more than
+    /// they do. Otherwise where the search goes on.
+    fn near_stop(&self, at: usize) -> Result<usize, Bad> {
+        let end = (at + NEAR).min(self.text.len());
+        for (i, &b) in self.text[at.min(end)..end].iter().enumerate() {
             if b == b'"' || b == b'\\' {
-                return Ok(Some(at + i));
+                return Ok(at + i);
             }
             if b < 0x20 {
                 return self.bad("a control character in a string", at + i);
             }
         }
-        let from = at + near.len();
-        let Some(found) = memchr::memchr2(b'"', b'\\', &self.text[from.min(self.text.len())..]) else {
-            return Ok(None);
-        };
-        if !self.clean && has_control(&self.text[from..from + found]) {
-            return self.bad("a control character in a string", from);
+        Ok(end)
+    }
+
+    /// The next quote or backslash, or the end of the text.
+    fn far_stop(&self, at: usize) -> Result<usize, Bad> {
+        let rest = &self.text[at.min(self.text.len())..];
+        let found = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        if !self.clean && classify(&rest[..found]).0 {
+            return self.bad("a control character in a string", at);
         }
-        Ok(Some(from + found))
+        Ok(at + found)
     }
 
     /// Skips an escape whose backslash is at `at`. A surrogate without its other half is refused.
@@ -288,7 +332,18 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether any byte is below 0x20. Written without an early exit inside a block, so that the compiler uses wide registers.
-fn has_control(bytes: &[u8]) -> bool {
-    bytes.chunks(1024).any(|block| block.iter().fold(false, |any, &b| any | (b < 0x20)))
+/// How far a string is walked by hand.
+const NEAR: usize = 16;
+
+/// Whether any byte is a control character, and whether any is beyond ASCII. Written without an early exit inside a
+/// block, so that the compiler uses wide registers.
+fn classify(bytes: &[u8]) -> (bool, bool) {
+    let (mut control, mut foreign) = (false, false);
+    for block in bytes.chunks(4096) {
+        let (below, above) =
+            block.iter().fold((0_u8, 0_u8), |(below, above), &b| (below | u8::from(b < 0x20), above | b));
+        control |= below != 0;
+        foreign |= above >= 0x80;
+    }
+    (control, foreign)
 }

@@ -2,14 +2,17 @@
 
 use super::{Json, RpcError};
 
+/// How much most messages need.
+const ROOM: usize = 256;
+
 /// The members of a JSON object under construction, without the braces.
 #[derive(Clone, Debug, Default)]
 pub struct Members(Vec<u8>);
 
 impl Members {
-    /// No members yet.
+    /// No members yet, and room for a small call: growing step by step costs more than the bytes.
     pub fn new() -> Self {
-        Self::default()
+        Self(Vec::with_capacity(ROOM))
     }
 
     /// The members of an object that is already JSON. Anything else has none. A key that is added to them must be new.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::answer::{self, Content};
@@ -24,6 +25,8 @@ use crate::wire::{self, Json, Members, Message};
 const RESUMES: u32 = 5;
 /// How long a renewed handshake may take.
 const RENEWAL: Duration = Duration::from_secs(30);
+/// How long the server's own stream is waited for before the first call.
+const OPENING: Duration = Duration::from_millis(250);
 /// A stream of news that ends sooner than this was not meant to stay.
 const QUICK: Duration = Duration::from_secs(5);
 /// How often that may happen in a row.
@@ -38,7 +41,8 @@ impl Core {
         manner.headers.remove(headers::VERSION);
         manner.set_session(None);
         self.manner.store(Arc::new(manner));
-        self.clerk.get_or_init(|| Clerk::start(Arc::clone(&self.inbox), Arc::clone(self)));
+        self.clerk
+            .get_or_init(|| Clerk::start(Arc::clone(&self.inbox), Arc::clone(self)));
         let back = Arc::downgrade(self);
         self.inbox.answer_through(move |frame| {
             if let Some(core) = back.upgrade() {
@@ -61,13 +65,18 @@ impl Core {
         self.greeting.lock().await.initialized = frame.clone();
         let manner = self.manner.load_full();
         self.deliver(&manner, frame).await?;
-        self.hear_news(manner);
+        // What the server says before its stream is open may be lost. But some begin it only with their first word.
+        let opened = self.hear_news(manner);
+        let _ = tokio::time::timeout(OPENING, opened).await;
         Ok(())
     }
 
     /// Posts a message that has no answer.
     async fn deliver(&self, manner: &Manner, frame: Bytes) -> Result<(), LinkFailure> {
-        let sent = self.target.send(Method::POST, manner.headers.clone(), frame).await;
+        let sent = self
+            .target
+            .send(Method::POST, manner.headers.clone(), frame)
+            .await;
         let response = sent.map_err(answer::unreached)?;
         let status = response.status();
         // Read, so that the connection can be used again.
@@ -94,7 +103,9 @@ impl Core {
         fresh.renewals += 1;
         fresh.set_session(None);
         let renewed = async {
-            let session = self.greet(&fresh, &greeting.initialize, greeting.revision).await?;
+            let session = self
+                .greet(&fresh, &greeting.initialize, greeting.revision)
+                .await?;
             fresh.set_session(session);
             let told = self.deliver(&fresh, greeting.initialized.clone()).await;
             told.map_err(|e| format!("{e:?}"))
@@ -112,7 +123,7 @@ impl Core {
         let fresh = Arc::new(fresh);
         self.manner.store(Arc::clone(&fresh));
         drop(greeting);
-        self.hear_news(Arc::clone(&fresh));
+        drop(self.hear_news(Arc::clone(&fresh)));
         // A server that forgot the session may have been replaced: what is known of it is asked for again.
         let changed = wire::notification(method::TOOLS_CHANGED, &Members::new());
         self.inbox.take(changed.into());
@@ -136,7 +147,9 @@ impl Core {
         let session = response.headers().get(headers::SESSION).cloned();
         let limits = &self.inbox.limits;
         let body = match answer::content(response.headers()) {
-            Content::Json => read_body(response.into_body(), limits.body).await.map_err(|e| e.to_string())?,
+            Content::Json => read_body(response.into_body(), limits.body)
+                .await
+                .map_err(|e| e.to_string())?,
             Content::Events => {
                 let mut events = Events::new(response.into_body(), limits.event);
                 let first = events.next(&mut Resume::default()).await;
@@ -145,7 +158,9 @@ impl Core {
             Content::Other(what) => return Err(what),
         };
         let revision = match wire::parse_frame(body, limits.depth).pop() {
-            Some(Ok(Message::Response { outcome: Ok(result), .. })) => result.member("protocolVersion"),
+            Some(Ok(Message::Response {
+                outcome: Ok(result), ..
+            })) => result.member("protocolVersion"),
             _ => return Err("it did not answer `initialize`".into()),
         };
         if agreed.map(|r| Json::of(r.as_str())) != revision {
@@ -198,13 +213,16 @@ impl Core {
         Ok(is_stream.then(|| Events::new(response.into_body(), self.inbox.limits.event)))
     }
 
-    /// Reads the server's own stream in a task, in place of the one of an earlier session.
-    fn hear_news(self: &Arc<Self>, manner: Arc<Manner>) {
-        let task = tokio::spawn(read_news(Arc::clone(self), manner)).abort_handle();
+    /// Reads the server's own stream in a task, in place of the one of an earlier session. The receiver hears, by an
+    /// error, when the server has answered whether there is such a stream.
+    fn hear_news(self: &Arc<Self>, manner: Arc<Manner>) -> oneshot::Receiver<()> {
+        let (opening, opened) = oneshot::channel();
+        let task = tokio::spawn(read_news(Arc::clone(self), manner, opening)).abort_handle();
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(earlier) = news.replace(task) {
             earlier.abort();
         }
+        opened
     }
 }
 
@@ -227,20 +245,24 @@ impl Office for Core {
     async fn leave(&self) {
         let manner = self.manner.load_full();
         if let Some(session) = manner.session.clone() {
-            self.target.clone().end_session(manner.headers.clone(), session).await;
+            self.target
+                .clone()
+                .end_session(manner.headers.clone(), session)
+                .await;
         }
     }
 }
 
 /// Reads what the server says of its own accord. Most servers have nothing to say and refuse; that is no fault.
-async fn read_news(core: Arc<Core>, manner: Arc<Manner>) {
+async fn read_news(core: Arc<Core>, manner: Arc<Manner>, opening: oneshot::Sender<()>) {
+    let mut opening = Some(opening);
     let mut resume = Resume::default();
     let mut quick = 0;
     loop {
         let since = Instant::now();
         tokio::select! {
             _ = core.inbox.until_closed() => return,
-            done = read_stream(&core, &manner, &mut resume) => if done { return },
+            done = read_stream(&core, &manner, &mut resume, &mut opening) => if done { return },
         }
         quick = if since.elapsed() < QUICK { quick + 1 } else { 1 };
         if quick >= QUICK_ENDS {
@@ -254,8 +276,15 @@ async fn read_news(core: Arc<Core>, manner: Arc<Manner>) {
 }
 
 /// Reads one stream to its end. True if there will be no other.
-async fn read_stream(core: &Core, manner: &Manner, resume: &mut Resume) -> bool {
-    match core.open_stream(manner, resume).await {
+async fn read_stream(
+    core: &Core,
+    manner: &Manner,
+    resume: &mut Resume,
+    opening: &mut Option<oneshot::Sender<()>>,
+) -> bool {
+    let opened = core.open_stream(manner, resume).await;
+    drop(opening.take());
+    match opened {
         Ok(None) => true,
         Err(_) => false,
         Ok(Some(mut events)) => loop {

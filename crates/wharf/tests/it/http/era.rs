@@ -1,6 +1,7 @@
 //! Which era a server speaks, and what counts as evidence.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
@@ -66,6 +67,7 @@ async fn l31_every_known_way_to_refuse_the_probe_means_legacy() {
             JSON,
             r#"{"jsonrpc":"2.0","result":{"supportedVersions":["2025-11-25"],"capabilities":{}},"id":1}"#,
         ),
+        (200, JSON, r#"{"jsonrpc":"2.0","result":{},"id":1}"#),
     ];
     for (status, headers, body) in ways {
         let server = old(status, headers, body).await;
@@ -159,4 +161,26 @@ async fn l31_an_old_verdict_is_not_relied_on() {
     let mut dock = server::dock(Arc::new(Ears::default()));
     dock.eras = Arc::new(EraMemory::default());
     assert!(dock.open(&server::http(&server.url())).await.is_ok());
+}
+
+#[tokio::test]
+async fn l31_a_server_that_names_a_modern_revision_is_asked_again_in_it() {
+    let refused = Arc::new(AtomicBool::new(false));
+    let server = Server::start(move |x| {
+        let refused = Arc::clone(&refused);
+        async move {
+            if refused.swap(true, Ordering::SeqCst) {
+                return x.result(discovered()).await;
+            }
+            let data = json!({"supported": ["2025-11-25", "2026-07-28"], "requested": "2026-07-28"});
+            let error = json!({"code": -32022, "message": "Unsupported protocol version", "data": data});
+            let body = json!({"jsonrpc": "2.0", "id": x.seen.body["id"], "error": error}).to_string();
+            x.reply(400, "content-type: application/json\r\n", &body).await;
+        }
+    })
+    .await;
+    let dock = server::dock(Arc::new(Ears::default()));
+    let connection = dock.open(&server::http(&server.url())).await.unwrap();
+    assert_eq!(connection.info().revision, Revision::V2026_07_28);
+    assert_eq!(server.asked(), ["POST server/discover", "POST server/discover"]);
 }

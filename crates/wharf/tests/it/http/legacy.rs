@@ -32,7 +32,9 @@ async fn l31_a_legacy_session_goes_with_every_request_and_is_ended() {
     }
     assert_eq!(server.count("DELETE"), 1);
     let at = |line: &str| log.iter().position(|s| s.line() == line).unwrap();
-    assert!(at("POST notifications/initialized") < at("POST tools/call"));
+    // What the server says of its own accord is heard from the start.
+    assert!(at("POST notifications/initialized") < at("GET"));
+    assert!(at("GET") < at("POST tools/call"));
 }
 
 #[tokio::test]
@@ -290,4 +292,18 @@ async fn l35_a_session_that_cannot_be_made_again_ends_the_connection_and_nothing
     assert!(!connection.is_open());
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     assert_eq!(server.count("POST tools/call"), 1);
+}
+
+#[tokio::test]
+async fn l31_a_server_that_keeps_its_own_stream_silent_does_not_hold_up_the_calls() {
+    let server = with_stream(|x| async move {
+        if x.seen.verb == "GET" {
+            // Not even the head of an answer.
+            return x.hold().await;
+        }
+        x.result(done()).await;
+    })
+    .await;
+    let (connection, _) = connect(&server).await;
+    assert_eq!(kind(&call(&connection).await), "ok");
 }

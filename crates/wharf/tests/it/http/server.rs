@@ -135,6 +135,12 @@ impl Exchange {
         self.stream
     }
 
+    /// Does not answer until the other side closes the connection.
+    pub(crate) async fn hold(mut self) {
+        let mut byte = [0];
+        while matches!(self.stream.read(&mut byte).await, Ok(1..)) {}
+    }
+
     pub(crate) async fn reply(self, status: u16, headers: &str, body: &str) {
         let length = body.len();
         let text = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\n\r\n{body}");
