@@ -49,13 +49,14 @@ pub(crate) async fn with_variable(variable: &str) -> Pid {
 pub(crate) async fn freeze(pid: Pid) {
     kill_process(pid, Signal::STOP).unwrap();
     let all_stopped = || {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap().flatten();
+        let mut threads =
+            std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap().flatten();
         // The state stands behind the name, which is in brackets.
         let stopped = |thread: std::fs::DirEntry| {
             let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
             stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
         };
-        threads.map(stopped).all(|stopped| stopped).then_some(())
+        threads.all(stopped).then_some(())
     };
     until(all_stopped, "a frozen process").await;
 }
