@@ -1,26 +1,70 @@
-//! The `wharf` command.
+//! The `wharf` command: parse, look at the world, run one command, tell the shell how it ended.
 
+mod app;
+mod arguments;
+mod cli;
+mod commands;
 mod demo;
+mod eras;
+mod events;
+mod exit;
+mod failure;
+mod output;
+mod terminal;
+mod world;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match args[..] {
-        ["test-server"] => demo::run_stdio().await,
-        ["test-server", "--http", addr] => match addr.parse() {
-            Ok(addr) => demo::run_http(addr, |at| anstream::eprintln!("listening on http://{at}/mcp")).await,
-            Err(e) => Err(std::io::Error::other(e)),
-        },
-        _ => Err(std::io::Error::other("usage: wharf test-server [--http ADDR]")),
+use clap::{CommandFactory as _, Parser as _};
+
+use app::App;
+use cli::{Cli, Command};
+use exit::Exit;
+use failure::Failure;
+use output::Ui;
+use world::World;
+
+fn main() -> ExitCode {
+    // Answers the shell's completion request and ends, if this is one.
+    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
+    let Cli { globals, command } = Cli::parse();
+    let world = match World::look() {
+        Ok(world) => world,
+        Err(error) => {
+            anstream::eprintln!("error: cannot find out where I am: {error}");
+            return Exit::General.into();
+        }
+    };
+    let ui = Arc::new(Ui::new(&world, &globals));
+    let app = App { world, globals, ui };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = match runtime {
+        Ok(runtime) => {
+            let done = runtime.block_on(run(&app, command));
+            // A thread that still reads the keyboard must not keep the command from ending.
+            runtime.shutdown_background();
+            done
+        }
+        Err(error) => Err(Failure::general(format!("cannot start: {error}"))),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            anstream::eprintln!("error: {e}");
-            ExitCode::FAILURE
-        }
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => app.ui.fail(&failure).into(),
+    }
+}
+
+async fn run(app: &App, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Call(args) => args.run(app).await,
+        Command::Tools(args) => args.run(app).await,
+        Command::Servers(args) => args.run(app),
+        Command::Check(args) => args.run(app),
+        Command::Init(args) => args.run(app),
+        Command::Add(args) => args.run(app),
+        Command::Remove(args) => args.run(app),
+        Command::Trust(args) => args.run(app),
+        Command::TestServer(args) => args.run(app).await,
+        Command::Completions(args) => args.run(app),
     }
 }

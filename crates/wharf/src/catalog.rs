@@ -50,14 +50,15 @@ impl Catalog {
         let mut catalog = Reading { http: connection.transport() != "stdio", ..Reading::default() };
         let mut cursor: Option<Json> = None;
         let mut seen = HashSet::new();
-        let deadline = Instant::now() + timeout.saturating_mul(MAX_TIMEOUTS);
+        let mut left = timeout.saturating_mul(MAX_TIMEOUTS);
         for _ in 0..MAX_PAGES {
             let mut params = Members::new();
             if let Some(cursor) = &cursor {
                 params.json("cursor", cursor);
             }
-            let left = deadline.saturating_duration_since(Instant::now()).min(timeout);
-            let page = match connection.request(Request::new(method::TOOLS_LIST, params, left)).await {
+            let asked = Instant::now();
+            let request = Request::new(method::TOOLS_LIST, params, left.min(timeout));
+            let page = match connection.request(request).await {
                 Ok(page) => page,
                 // A server that has no tools may not know the question.
                 Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND && cursor.is_none() => {
@@ -65,7 +66,12 @@ impl Catalog {
                 }
                 Err(error) => return Err(error),
             };
+            left = left.saturating_sub(asked.elapsed());
             cursor = catalog.page(&page).map_err(|reason| broken(connection, reason))?;
+            if catalog.listed > MAX_TOOLS {
+                let reason = format!("its list of tools has more than {MAX_TOOLS} entries");
+                return Err(broken(connection, reason));
+            }
             let Some(next) = &cursor else { return Ok(catalog.finish(server)) };
             if !seen.insert(next.clone()) {
                 return Err(broken(
@@ -73,14 +79,14 @@ impl Catalog {
                     "its list of tools goes round in circles: a cursor came twice".into(),
                 ));
             }
-            if catalog.names.len() > MAX_TOOLS {
+            if left.is_zero() {
                 break;
             }
         }
         if cursor.is_some() {
             return Err(broken(
                 connection,
-                format!("its list of tools does not end ({} so far)", catalog.names.len()),
+                format!("its list of tools does not end ({} so far)", catalog.listed),
             ));
         }
         Ok(catalog.finish(server))
@@ -91,6 +97,8 @@ impl Catalog {
 #[derive(Default)]
 struct Reading {
     http: bool,
+    /// How many entries came, usable or not.
+    listed: usize,
     tools: Vec<Arc<Tool>>,
     names: HashSet<String>,
     rejected: Vec<Rejected>,
@@ -111,6 +119,10 @@ impl Reading {
     }
 
     fn tool(&mut self, raw: Json) {
+        self.listed += 1;
+        if self.listed > MAX_TOOLS {
+            return;
+        }
         let name = raw.member("name").and_then(|n| n.to::<String>().ok()).unwrap_or_default();
         let first = self.names.insert(name.clone());
         let usable = Tool::read(raw).and_then(|tool| match &tool.headers {

@@ -81,7 +81,7 @@ pub enum Error {
         reason: String,
     },
     /// The call took longer than it may.
-    #[error("server `{server}` did not answer within {after:?}{stderr}")]
+    #[error("server `{server}` did not answer within {}{stderr}", in_ms(*after))]
     Timeout {
         /// The server.
         server: ServerName,
@@ -290,6 +290,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// No finer than a person reads it.
+fn in_ms(time: Duration) -> String {
+    format!("{:?}", Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 
 // === impl StderrTail ===

@@ -16,7 +16,7 @@ use crate::names::ServerName;
 use crate::text::Foreign;
 use crate::wire::{Json, Members, RpcError};
 
-pub use form::Form;
+pub use form::{Field, Form, Kind};
 
 /// Something a server wants to know before it goes on.
 #[derive(Clone, Debug)]
@@ -185,7 +185,7 @@ fn read(name: &str, params: Option<Json>, offers: Offers) -> Result<Question, Rp
     let unreadable = |e: serde_json::Error| RpcError::new(code::INVALID_PARAMS, format!("`{name}`: {e}"));
     let params = params.unwrap_or_else(Json::empty_object);
     match name {
-        method::ELICIT => {
+        method::ELICIT if offers.forms || offers.urls => {
             let shape: Elicit = params.to().map_err(unreadable)?;
             let message = Foreign::from(shape.message);
             match (shape.mode.as_deref().unwrap_or("form"), shape.url, shape.requested_schema) {

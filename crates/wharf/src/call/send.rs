@@ -44,7 +44,7 @@ pub async fn send(
 ) -> Result<Json> {
     let modern = connection.info().revision.era() == Era::Modern;
     let mut round = Round::default();
-    for _ in 0..MAX_ROUNDS {
+    for number in 0..MAX_ROUNDS {
         let mut request = Request::new(method::TOOLS_CALL, params(call, &round), call.timeout);
         request.hard_timeout = call.hard_timeout.unwrap_or(request.hard_timeout);
         request.tool = Some(&call.tool.name);
@@ -53,13 +53,21 @@ pub async fn send(
             request.headers = headers(call);
         }
         request.on_progress = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
-        let result = connection.request(request).await?;
+        let result = connection.request(request).await.map_err(|error| begun(error, number))?;
         match asked(connection, &result, modern)? {
             None => return Ok(result),
             Some(question) => round = question.answer(connection, asker).await?,
         }
     }
     Err(protocol(connection, format!("it asked back more than {MAX_ROUNDS} times in one call")))
+}
+
+/// From the second round on the server has begun: what could not be sent must not start the call anew.
+fn begun(mut error: Error, round: usize) -> Error {
+    if let (Error::Connection { retryable, .. }, true) = (&mut error, round > 0) {
+        *retryable = false;
+    }
+    error
 }
 
 /// What goes back to a server that asked.

@@ -15,17 +15,14 @@ use super::file::{Named, Parts};
 use super::node::{Entry, Node, Value};
 use super::trust::PendingServer;
 
-/// How much of a command line is shown.
-const LONGEST: usize = 120;
-
 /// Describes every server of a file.
 pub(super) fn describe(parts: &Parts<'_>, format: Format) -> Vec<PendingServer> {
     let describe = |(name, named): (&crate::names::ServerName, &Named<'_>)| {
-        let (does, reads) = match named {
-            Named::Once(entry) => (what(&entry.node), variables(&entry.node, format)),
-            Named::Twice(_) => ("stands there twice".to_owned(), Vec::new()),
+        let (does, reads, sets) = match named {
+            Named::Once(entry) => (what(&entry.node), variables(&entry.node, format), settings(&entry.node)),
+            Named::Twice(_) => ("stands there twice".to_owned(), Vec::new(), Vec::new()),
         };
-        PendingServer { name: name.to_string(), does, reads }
+        PendingServer { name: name.to_string(), does, reads, sets }
     };
     parts.servers.iter().map(describe).collect()
 }
@@ -61,17 +58,20 @@ fn what(node: &Node) -> String {
     }
 }
 
+/// The names in `env` and `headers`; the values may be secrets.
+fn settings(node: &Node) -> Vec<String> {
+    let tables = ["env", "headers"].into_iter().filter_map(|key| get(node, &[key])?.as_table());
+    tables.flatten().map(|entry| Escaped(&entry.key).to_string()).collect()
+}
+
 fn masked(line: &[String]) -> String {
     let word = |(at, word): (usize, &String)| {
         let after_flag = at > 0 && is_credential_flag(&line[at - 1]);
         if after_flag || carries_credential(word) { "***".to_owned() } else { word.clone() }
     };
     let text = line.iter().enumerate().map(word).collect::<Vec<_>>().join(" ");
-    let text = Escaped(&text).to_string();
-    match text.char_indices().nth(LONGEST) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text,
-    }
+    // Never cut: what a person is asked to trust could hide behind the cut.
+    Escaped(&text).to_string()
 }
 
 fn variables(node: &Node, format: Format) -> Vec<String> {

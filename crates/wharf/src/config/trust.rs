@@ -50,6 +50,8 @@ pub struct PendingServer {
     pub does: String,
     /// The environment variables it would be given the values of.
     pub reads: Vec<String>,
+    /// The variables and headers that the file itself sets for it, by name.
+    pub sets: Vec<String>,
 }
 
 /// The store on disk.

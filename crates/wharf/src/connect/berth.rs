@@ -10,13 +10,14 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use super::connection::{Connection, Wire};
+use super::connection::{Connection, Wire, later};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
-use super::inbox::Inbox;
+use super::inbox::{Closed, Inbox};
 use super::link::Link;
 use super::monitor::Monitor;
 use super::pipe::PipeLink;
+use super::stdio::{Leaving, Yard};
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
 use crate::error::{Error, Result, StderrTail};
@@ -24,6 +25,7 @@ use crate::event::{Bus, Event, State};
 use crate::mcp::Era;
 use crate::net::HttpClient;
 use crate::policy::{LaunchRequest, Policy};
+use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
 /// What every connection of a host needs from the world.
@@ -46,6 +48,12 @@ pub struct Dock {
     pub eras: Arc<dyn EraStore>,
     /// Name and version of the program, as servers are told.
     pub client_info: Json,
+    /// How long a program may take to leave after its input was closed, and again after SIGTERM.
+    pub grace: Duration,
+    /// The first pause before a lost connection is made again; each further one is four times as long.
+    pub retry_pause: Duration,
+    /// Programs that are on their way out.
+    pub leaving: Leaving,
 }
 
 /// One server's place. Cheap to clone; when the last clone goes, the connection closes.
@@ -59,6 +67,8 @@ struct Place {
     state: watch::Sender<State>,
     /// Held by whoever makes the connection, so that it is made once however many ask for it.
     making: Mutex<Making>,
+    /// Counts how often it was to be disconnected: whoever makes the connection meanwhile gives up.
+    stop: watch::Sender<u64>,
 }
 
 struct Making {
@@ -68,10 +78,26 @@ struct Making {
     losses: u32,
 }
 
+/// Why a connection is made.
+#[derive(Clone, Copy, PartialEq)]
+enum Why {
+    /// Somebody needs it.
+    Use,
+    /// Somebody said so.
+    ByHand,
+    /// It was lost.
+    Lost,
+}
+
+/// The making of a connection. Dropped before its end, it leaves a state behind that is true.
+struct Attempt<'a> {
+    place: &'a Place,
+    back: State,
+    over: bool,
+}
+
 /// How often a lost connection is made again by itself.
 const RETRIES: u32 = 3;
-/// The first pause before that; each further one is four times as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// A connection that lived this long was a good one: the next loss counts as the first.
 const STABLE: Duration = Duration::from_secs(30);
 
@@ -83,7 +109,8 @@ impl Dock {
         let intro = Introduction {
             capabilities: self.peer.capabilities(),
             info: self.client_info.clone(),
-            deadline: Instant::now() + config.start_timeout,
+            deadline: later(Instant::now(), config.start_timeout),
+            time: config.start_timeout,
         };
         match &config.transport {
             Transport::Stdio(stdio) => self.open_stdio(config, stdio, &intro).await,
@@ -99,14 +126,15 @@ impl Dock {
         intro: &Introduction,
     ) -> Result<Connection> {
         let key = era::key(config);
-        let known = self
-            .eras
-            .get(&key)
-            .filter(|v| v.is_fresh(std::time::SystemTime::now()));
-        let wire = self.launch(config, stdio).await?;
+        let known = self.eras.get(&key).filter(|v| v.is_fresh(std::time::SystemTime::now()));
         if known.is_some_and(|v| v.era == Era::Legacy) {
-            return handshake::initialize(wire, intro).await;
+            match handshake::initialize(self.launch(config, stdio).await?, intro).await {
+                // It may have been updated since: find out anew.
+                Err(Error::Rpc { .. }) => {}
+                opened => return opened,
+            }
         }
+        let wire = self.launch(config, stdio).await?;
         match handshake::probe(&wire, intro).await? {
             Probe::Modern(info) => {
                 self.eras.put(&key, handshake::verdict(Era::Modern));
@@ -141,7 +169,9 @@ impl Dock {
             self.events.publish(|| Event::Warning { server, message });
         }
         let inbox = self.inbox(config);
-        let started = stdio::start(permit, self.scratch.clone(), &inbox.monitor).await;
+        let yard =
+            Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
+        let started = stdio::start(permit, yard, &inbox.monitor).await;
         let started = started.map_err(|reason| Error::Connection {
             server: config.name.clone(),
             transport: "stdio",
@@ -164,17 +194,16 @@ impl Dock {
     }
 
     pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
-        let monitor = Monitor {
-            events: self.events.clone(),
-            debug: config.debug,
-            redactor: config.redactor(),
+        let redactor = match &config.transport {
+            // What it is handed of our own environment is as secret as what it is given.
+            Transport::Stdio(stdio) => {
+                let passed = stdio.env_passthrough.iter().filter_map(|name| self.environment.get(name));
+                Redactor::new(stdio.env.values().cloned().chain(passed.map(Secret::new)))
+            }
+            _ => config.redactor(),
         };
-        Inbox::new(
-            config.name.clone(),
-            self.limits.clone(),
-            Arc::clone(&self.peer),
-            monitor,
-        )
+        let monitor = Monitor { events: self.events.clone(), debug: config.debug, redactor };
+        Inbox::new(config.name.clone(), self.limits.clone(), Arc::clone(&self.peer), monitor)
     }
 }
 
@@ -196,10 +225,8 @@ impl Berth {
             dock,
             current: ArcSwapOption::empty(),
             state: watch::channel(State::Disconnected).0,
-            making: Mutex::new(Making {
-                by_hand: false,
-                losses: 0,
-            }),
+            making: Mutex::new(Making { by_hand: false, losses: 0 }),
+            stop: watch::channel(0).0,
         }))
     }
 
@@ -222,17 +249,18 @@ impl Berth {
     pub async fn connection(&self) -> Result<Connection> {
         match self.live() {
             Some(connection) => Ok(connection),
-            None => self.make(false).await,
+            None => self.make(Why::Use).await,
         }
     }
 
     /// Connects. A connection that lives already is kept.
     pub async fn connect(&self) -> Result<Connection> {
-        self.make(true).await
+        self.make(Why::ByHand).await
     }
 
-    /// Closes the connection, if there is one. Doing it twice is doing it once.
+    /// Closes the connection, if there is one; one that is being made is given up. Doing it twice is doing it once.
     pub async fn disconnect(&self) {
+        self.0.stop.send_modify(|times| *times += 1);
         let mut making = self.0.making.lock().await;
         making.by_hand = false;
         self.0.tell(State::Disconnected, None);
@@ -245,40 +273,41 @@ impl Berth {
         self.0.current.load().as_deref().filter(|c| c.is_open()).cloned()
     }
 
-    async fn make(&self, by_hand: bool) -> Result<Connection> {
+    async fn make(&self, why: Why) -> Result<Connection> {
+        let mut stop = self.0.stop.subscribe();
         let mut making = self.0.making.lock().await;
-        making.by_hand |= by_hand;
+        making.by_hand |= why == Why::ByHand;
         if let Some(connection) = self.live() {
             return Ok(connection);
         }
-        if self.0.config.connect == Connect::Manual && !making.by_hand {
-            return Err(Error::NotConnected {
-                server: self.0.config.name.clone(),
-            });
+        let name = &self.0.config.name;
+        let was = self.state();
+        // Asked here, where nobody else changes it: it may have been closed by hand since.
+        if why == Why::Lost && was != State::Reconnecting {
+            return Err(Error::NotConnected { server: name.clone() });
         }
-        let was_lost = self.state() == State::Reconnecting;
-        self.0.tell(
-            if was_lost {
-                State::Reconnecting
-            } else {
-                State::Connecting
-            },
-            None,
-        );
-        match self.0.dock.open(&self.0.config).await {
+        if self.0.config.connect == Connect::Manual && !making.by_hand {
+            return Err(Error::NotConnected { server: name.clone() });
+        }
+        let attempt = Attempt::begin(&self.0, was);
+        let opened = tokio::select! {
+            biased;
+            _ = stop.changed() => {
+                Err(Error::Cancelled { reason: format!("server `{name}` was disconnected meanwhile") })
+            }
+            opened = self.0.dock.open(&self.0.config) => opened,
+        };
+        match opened {
             Ok(connection) => {
                 self.0.current.store(Some(Arc::new(connection.clone())));
-                self.0.tell(State::Connected, None);
-                tokio::spawn(watch_over(
-                    Arc::downgrade(&self.0),
-                    connection.ended(),
-                    Instant::now(),
-                ));
+                attempt.end(State::Connected, None);
+                let ended = (connection.number(), connection.ended());
+                tokio::spawn(watch_over(Arc::downgrade(&self.0), ended, Instant::now()));
                 Ok(connection)
             }
             Err(error) => {
-                self.0.current.store(None);
-                self.0.tell(State::Disconnected, Some(error.to_string()));
+                let back = attempt.back;
+                attempt.end(back, Some(error.to_string()));
                 Err(error)
             }
         }
@@ -309,62 +338,93 @@ impl Place {
     }
 }
 
+// === impl Attempt ===
+
+impl<'a> Attempt<'a> {
+    /// A connection that was lost is made again; any other is made for the first time.
+    fn begin(place: &'a Place, was: State) -> Self {
+        let lost = matches!(was, State::Connected | State::Reconnecting);
+        place.tell(if lost { State::Reconnecting } else { State::Connecting }, None);
+        // While somebody else tries again, the failure of this attempt is not the end.
+        let back = if was == State::Reconnecting { was } else { State::Disconnected };
+        Self { place, back, over: false }
+    }
+
+    fn end(mut self, state: State, reason: Option<String>) {
+        self.over = true;
+        self.place.tell(state, reason);
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.place.tell(self.back, Some("whoever wanted it gave up".into()));
+        }
+    }
+}
+
 /// Waits for the end of a connection. One that was lost is made again, a few times; one that was closed is not.
 /// Boxed, because making a connection starts this and this makes connections.
 fn watch_over(
     place: Weak<Place>,
-    ended: impl Future<Output = String> + Send + 'static,
+    (number, ended): (u64, impl Future<Output = Closed> + Send + 'static),
     since: Instant,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
-        let reason = ended.await;
-        remake(place, reason, since).await;
+        let closed = ended.await;
+        if let Some(losses) = put_away(&place, number, &closed, since).await {
+            remake(place, losses).await;
+        }
     })
 }
 
-async fn remake(place: Weak<Place>, reason: String, since: Instant) {
-    let losses = {
-        let Some(place) = place.upgrade() else { return };
-        if *place.state.borrow() != State::Connected {
-            return;
-        }
-        let mut making = place.making.lock().await;
-        place.tell(State::Reconnecting, Some(reason));
-        // A server that broke the protocol may still run.
-        if let Some(lost) = place.current.swap(None) {
-            lost.close().await;
-        }
-        making.losses = if since.elapsed() >= STABLE {
-            1
-        } else {
-            making.losses + 1
-        };
-        making.losses
-    };
-    for attempt in losses..=RETRIES {
-        tokio::time::sleep(pause(attempt)).await;
-        let Some(place) = place.upgrade() else { return };
-        // Somebody who could not wait made it, or it was closed by hand meanwhile.
-        if *place.state.borrow() != State::Reconnecting {
-            return;
-        }
-        let berth = Berth(place);
-        if berth.make(true).await.is_ok() {
-            return;
-        }
-        berth.0.tell(State::Reconnecting, None);
+/// Takes a connection that ended out of its place. Gives how often it was lost, if it is to be made again.
+async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Instant) -> Option<u32> {
+    let place = place.upgrade()?;
+    let mut making = place.making.lock().await;
+    // Somebody who could not wait may have put another one in its place, or it was disconnected by hand.
+    if place.current.load().as_ref().is_none_or(|current| current.number() != number) {
+        return None;
     }
-    if let Some(place) = place.upgrade() {
-        place.tell(
-            State::Disconnected,
-            Some(format!("it was lost {RETRIES} times in a row")),
-        );
-        place.making.lock().await.losses = 0;
+    if closed.is_by_us() {
+        place.current.store(None);
+        place.tell(State::Disconnected, None);
+        return None;
+    }
+    place.tell(State::Reconnecting, Some(closed.reason.clone()));
+    // A server that broke the protocol may still run.
+    if let Some(lost) = place.current.swap(None) {
+        lost.close().await;
+    }
+    making.losses = if since.elapsed() >= STABLE { 1 } else { making.losses + 1 };
+    Some(making.losses)
+}
+
+async fn remake(place: Weak<Place>, losses: u32) {
+    let mut last = None;
+    for attempt in losses..=RETRIES {
+        let Some(first) = place.upgrade().map(|place| place.dock.retry_pause) else { return };
+        tokio::time::sleep(pause(first, attempt)).await;
+        let Some(place) = place.upgrade() else { return };
+        match Berth(place).make(Why::Lost).await {
+            // Made, or closed by hand meanwhile.
+            Ok(_) | Err(Error::NotConnected { .. } | Error::Cancelled { .. }) => return,
+            Err(error) => last = Some(error),
+        }
+    }
+    let Some(place) = place.upgrade() else { return };
+    let mut making = place.making.lock().await;
+    making.losses = 0;
+    if *place.state.borrow() == State::Reconnecting {
+        let last = last.map_or_else(String::new, |error| format!("; the last time: {error}"));
+        place.tell(State::Disconnected, Some(format!("it was lost too often in a row{last}")));
     }
 }
 
-/// 250 ms, 1 s, 4 s, each up to half as long again, so that many clients do not come back at once.
-fn pause(attempt: u32) -> Duration {
-    let base = FIRST_PAUSE * 4_u32.pow(attempt.saturating_sub(1));
+/// The first pause, four times as long, sixteen times as long, each up to half as long again, so that many clients do
+/// not come back at once.
+fn pause(first: Duration, attempt: u32) -> Duration {
+    let base = first * 4_u32.pow(attempt.saturating_sub(1));
     base + base.mul_f64(fastrand::f64() / 2.0)
 }

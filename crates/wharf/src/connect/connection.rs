@@ -63,7 +63,7 @@ pub struct Request<'a> {
 /// How far the hard limit lies behind the timeout, unless the caller says otherwise.
 const HARD_FACTOR: u32 = 20;
 /// Steps of progress that may wait for a slow listener.
-const PROGRESS_WAITING: usize = 64;
+const PROGRESS_WAITING: usize = 1024;
 
 // === impl Request ===
 
@@ -131,7 +131,7 @@ impl Connection {
 
     /// Whether it can still be used.
     pub fn is_open(&self) -> bool {
-        self.0.0.wire.inbox.closed().is_none()
+        !self.0.0.wire.inbox.is_closed()
     }
 
     /// What arrived that nobody was waiting for.
@@ -153,17 +153,14 @@ impl Connection {
 
     /// Ends it politely, and waits until nothing is left. Closing twice is closing once.
     pub async fn close(&self) {
-        self.0.0.wire.inbox.close(Closed {
-            reason: "it was closed".into(),
-            protocol: false,
-        });
+        self.0.0.wire.inbox.close(Closed::by_us());
         self.0.0.wire.link.close().await;
     }
 
     /// Waits until it ends, and says why. Does not keep it alive.
-    pub(super) fn ended(&self) -> impl Future<Output = String> + Send + 'static {
+    pub(super) fn ended(&self) -> impl Future<Output = Closed> + Send + 'static {
         let inbox = Arc::clone(&self.0.0.wire.inbox);
-        async move { inbox.until_closed().await.reason }
+        async move { inbox.until_closed().await }
     }
 
     /// The last lines of its standard error.
@@ -423,20 +420,20 @@ impl Waiting<'_> {
         match ended {
             Ok(Err(Failure::Closed(closed))) => Ended::Gone(closed, sent),
             Ok(ended) => Ended::Answer(ended),
-            Err(_) => Ended::Gone(
-                Closed {
-                    reason: "it was closed".into(),
-                    protocol: false,
-                },
-                sent,
-            ),
+            Err(_) => Ended::Gone(Closed::by_us(), sent),
         }
     }
 
     /// When to give up: the timeout after the last sign of life, and never after the hard limit.
     fn deadline(&self) -> Instant {
-        (self.life.last_sign() + self.timeout).min(self.life.started() + self.hard)
+        later(self.life.last_sign(), self.timeout).min(later(self.life.started(), self.hard))
     }
+}
+
+/// A moment after another. "For ever" is thirty years: a moment cannot be any later than the clock can tell.
+pub(super) fn later(moment: Instant, by: Duration) -> Instant {
+    const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    moment + by.min(FOR_EVER)
 }
 
 async fn next(steps: &mut Option<mpsc::Receiver<Progress>>) -> Option<Progress> {

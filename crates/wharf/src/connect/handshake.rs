@@ -26,6 +26,8 @@ pub(super) struct Introduction {
     pub(super) info: Json,
     /// When the server must be ready.
     pub(super) deadline: Instant,
+    /// How long that was from the start.
+    pub(super) time: Duration,
 }
 
 /// What the probe showed.
@@ -34,7 +36,7 @@ pub(super) enum Probe {
     Modern(ServerInfo),
     /// It answered as a legacy server does. Worth remembering.
     Legacy,
-    /// It did not answer. Treated as legacy, not remembered.
+    /// It did not answer, or nothing that can be understood. Treated as legacy, not remembered.
     Silent,
     /// It went away: some servers leave at the first word they do not know. It must be started anew.
     Gone,
@@ -82,7 +84,9 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
             })
         }
         // Any other error is how a server of the older era says that it does not know the question.
-        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_))) => Ok(Probe::Legacy),
+        Ended::Answer(Err(Failure::Rpc(_))) => Ok(Probe::Legacy),
+        // It said something, but nothing that says what it is.
+        Ended::Answer(Err(Failure::Malformed(_))) => Ok(Probe::Silent),
         Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
         Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
         Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
@@ -139,6 +143,9 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
         Ended::Answer(Err(Failure::Rpc(rpc))) => !code::is_modern(rpc.code),
         _ => false,
     };
+    if let Ended::TimedOut(_) = ended {
+        return Err(Turned { error: not_ready(&wire, intro), refused: false });
+    }
     let result = wire
         .judge(ended, &request)
         .map_err(|error| Turned { error, refused })?;
@@ -247,6 +254,16 @@ fn read_initialize(wire: &Wire, result: &Json) -> Result<ServerInfo> {
         capabilities: shape.capabilities.unwrap_or_else(Json::empty_object),
         instructions: shape.instructions.map(Foreign::from),
     })
+}
+
+fn not_ready(wire: &Wire, intro: &Introduction) -> Error {
+    Error::Connection {
+        server: wire.server.clone(),
+        transport: wire.transport,
+        reason: format!("it was not ready within {:?} (`start_timeout`)", intro.time),
+        stderr: wire.link.stderr(),
+        retryable: false,
+    }
 }
 
 fn broken(wire: &Wire, method: &str, error: &serde_json::Error) -> Error {

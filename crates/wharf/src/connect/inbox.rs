@@ -31,6 +31,8 @@ pub(crate) struct Inbox {
     unexpected: AtomicUsize,
     /// Requests under way that nobody waits for: they stay open to hear news.
     standing: AtomicUsize,
+    /// The last number that a call went out under.
+    last: AtomicU64,
     counters: Counters,
     /// Requests of the server that are being answered; a server that asks more at once is told to wait.
     asking: Arc<Semaphore>,
@@ -75,6 +77,15 @@ struct Waiting {
     life: Arc<Life>,
 }
 
+/// Whether somebody wants a notification.
+#[derive(PartialEq)]
+enum Wanted {
+    Yes,
+    /// Somebody did, and has gone.
+    TooLate,
+    No,
+}
+
 #[derive(Default)]
 struct Counters {
     answers: AtomicU64,
@@ -82,8 +93,13 @@ struct Counters {
     notifications: AtomicU64,
 }
 
+/// Why a connection ended that we closed.
+const CLOSED: &str = "it was closed";
 /// The most requests of one server that are answered at the same time.
 const ASKING: usize = 16;
+/// How much of a message is shown in a `Traffic` event, and of the words that come with progress.
+const SHOWN: usize = 4096;
+
 // === impl Inbox ===
 
 impl Inbox {
@@ -103,6 +119,7 @@ impl Inbox {
             batches: AtomicBool::new(false),
             unexpected: AtomicUsize::new(0),
             standing: AtomicUsize::new(0),
+            last: AtomicU64::new(0),
             counters: Counters::default(),
             asking: Arc::new(Semaphore::new(ASKING)),
             monitor,
@@ -129,7 +146,10 @@ impl Inbox {
         }
         let (reply, answer) = oneshot::channel();
         match self.pending.insert(Waiting { reply, life }) {
-            Ok(ticket) => Ok((ticket, answer)),
+            Ok(ticket) => {
+                self.last.fetch_max(ticket.0, Ordering::Relaxed);
+                Ok((ticket, answer))
+            }
             Err(_) => Err(self.closed().unwrap_or_else(|| Closed {
                 reason: "too many calls wait on this connection".into(),
                 protocol: false,
@@ -155,8 +175,10 @@ impl Inbox {
 
     fn take_as(&self, call: Option<u64>, frame: Bytes) -> Option<String> {
         self.monitor.traffic(&self.server, false, &frame);
+        // A batch of one is a batch.
+        let is_batch = frame.trim_ascii_start().first() == Some(&b'[');
         let mut messages = wire::parse_frame(frame, self.limits.depth);
-        if messages.len() != 1 && !self.batches.load(Ordering::Relaxed) {
+        if is_batch && !self.batches.load(Ordering::Relaxed) {
             self.refuse_batch(&messages);
             return None;
         }
@@ -213,6 +235,17 @@ impl Inbox {
         self.pending.with(call, |_| ()).is_some()
     }
 
+    /// Takes what a server wrote last, without a line break. Half a message answers nothing, also not with an error: the
+    /// server died while it wrote.
+    pub(crate) fn take_last(&self, frame: Bytes) {
+        let whole = wire::parse_frame(frame.clone(), self.limits.depth).iter().all(Result::is_ok);
+        if whole {
+            self.take(frame);
+        } else {
+            self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn sort(&self, message: Message) {
         match message {
             Message::Response {
@@ -239,6 +272,8 @@ impl Inbox {
     }
 
     fn deliver(&self, id: u64, outcome: Result<Json, RpcError>) {
+        // A server that answers works. Without this, a connection that is never idle would end some day.
+        self.unexpected.store(0, Ordering::Relaxed);
         match self.pending.take(id) {
             // The receiver may be gone in this very moment: then the caller gave up, which is its right.
             Some(waiting) => drop(waiting.reply.send(outcome.map_err(Failure::Rpc))),
@@ -283,15 +318,15 @@ impl Inbox {
         let params = params.as_ref();
         let wanted = match name {
             method::PROGRESS => self.progress(params),
-            method::LISTEN_ACKNOWLEDGED => self.is_subscribed(params),
-            method::CANCELLED => self.listened(params),
-            _ => self.peer.notification(&self.server, name, params) || self.is_subscribed(params),
+            method::LISTEN_ACKNOWLEDGED => Wanted::when(self.is_subscribed(params)),
+            method::CANCELLED => Wanted::when(self.listened(params)),
+            _ => Wanted::when(self.peer.notification(&self.server, name, params) || self.is_subscribed(params)),
         };
-        if wanted {
+        if wanted == Wanted::Yes {
             return;
         }
         self.counters.notifications.fetch_add(1, Ordering::Relaxed);
-        if self.is_idle() {
+        if wanted == Wanted::TooLate || self.is_idle() {
             return;
         }
         let seen = self.unexpected.fetch_add(1, Ordering::Relaxed) + 1;
@@ -338,7 +373,7 @@ impl Inbox {
         self.pending.with(id, |waiting| waiting.life.standing) == Some(true)
     }
 
-    fn progress(&self, params: Option<&Json>) -> bool {
+    fn progress(&self, params: Option<&Json>) -> Wanted {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Shape {
@@ -348,18 +383,20 @@ impl Inbox {
             message: Option<String>,
         }
         let Some(shape) = params.and_then(|p| p.to::<Shape>().ok()) else {
-            return false;
+            return Wanted::No;
         };
         let Ok(id) = shape.progress_token.as_str().parse::<u64>() else {
-            return false;
+            return Wanted::No;
         };
         let Some(life) = self.pending.with(id, |waiting| Arc::clone(&waiting.life)) else {
-            return false;
+            // Many servers go on after a cancellation; other calls must not pay for that.
+            let was_ours = (1..=self.last.load(Ordering::Relaxed)).contains(&id);
+            return if was_ours { Wanted::TooLate } else { Wanted::No };
         };
         let progress = Progress {
             progress: shape.progress,
             total: shape.total,
-            message: shape.message.map(Foreign::from),
+            message: shape.message.map(|text| text.chars().take(SHOWN).collect::<String>().into()),
         };
         self.monitor.events.publish(|| Event::Progress {
             server: self.server.clone(),
@@ -368,7 +405,7 @@ impl Inbox {
             message: progress.message.clone(),
         });
         life.sign(progress);
-        true
+        Wanted::Yes
     }
 
     fn asked(&self, id: Json, name: String, params: Option<Json>) {
@@ -419,6 +456,11 @@ impl Inbox {
         self.closed.borrow().clone()
     }
 
+    /// Whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.borrow().is_some()
+    }
+
     /// Waits until the connection ends.
     pub(crate) async fn until_closed(&self) -> Closed {
         let mut watch = self.closed.subscribe();
@@ -442,6 +484,27 @@ fn write_answer(id: &Json, outcome: &Result<Json, RpcError>) -> Vec<u8> {
     match outcome {
         Ok(result) => wire::response_result(id, result),
         Err(error) => wire::response_error(id, error),
+    }
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    fn when(wanted: bool) -> Self {
+        if wanted { Self::Yes } else { Self::No }
+    }
+}
+
+// === impl Closed ===
+
+impl Closed {
+    /// Ended from our side, on purpose.
+    pub(crate) fn by_us() -> Self {
+        Self { reason: CLOSED.into(), protocol: false }
+    }
+
+    pub(crate) fn is_by_us(&self) -> bool {
+        self.reason == CLOSED
     }
 }
 

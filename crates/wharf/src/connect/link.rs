@@ -62,7 +62,7 @@ impl Link {
     /// request up where the transport can express that by itself.
     pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         match self {
-            Self::Pipe(pipe) => pipe.carry(out),
+            Self::Pipe(pipe) => pipe.carry(out).await,
             Self::Http(http) => http.carry(out).await,
             Self::Sse(sse) => sse.carry(out).await,
         }

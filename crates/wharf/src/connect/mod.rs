@@ -26,6 +26,8 @@ pub use era::{EraMemory, EraStore, Verdict};
 pub use inbox::Strays;
 pub use life::Progress;
 pub use pool::Pool;
+pub use program::{Inspected, inspect};
+pub use stdio::Leaving;
 
 use std::pin::Pin;
 

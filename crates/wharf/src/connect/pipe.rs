@@ -5,13 +5,16 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use bytes::{Buf, BytesMut};
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
-use super::stdio::Child;
+use super::stdio::{Child, Ending};
 use crate::error::StderrTail;
 use crate::wire::{Line, Lines, Malformed};
 
@@ -31,13 +34,15 @@ struct Writer {
 struct Queue {
     /// `None` once the link is closed: dropping it is what closes the server's standard input.
     pipe: Option<Arc<pipe::Sender>>,
-    bytes: Vec<u8>,
+    bytes: BytesMut,
     /// How many bytes went into the pipe since the start.
     written: u64,
 }
 
 /// What may wait for a server that does not read. A request of ten megabytes still fits.
 const QUEUE_MAX: usize = 32 * 1024 * 1024;
+/// How long to wait for the end of a server that has closed its standard input.
+const MOMENT: Duration = Duration::from_secs(1);
 
 impl PipeLink {
     /// Starts reading and writing. The reader ends when the server closes its side.
@@ -47,10 +52,10 @@ impl PipeLink {
         stdout: pipe::Receiver,
         inbox: Arc<Inbox>,
     ) -> Self {
-        let queue = Mutex::new(Queue { pipe: Some(Arc::new(stdin)), bytes: Vec::new(), written: 0 });
+        let queue = Mutex::new(Queue { pipe: Some(Arc::new(stdin)), bytes: BytesMut::new(), written: 0 });
         let writer = Arc::new(Writer { queue, bell: Notify::new() });
         tokio::spawn(write_on(Arc::clone(&writer)));
-        tokio::spawn(read_on(stdout, Arc::clone(&inbox), child.exit()));
+        tokio::spawn(read_on(stdout, Arc::clone(&inbox), child.ending()));
         let back = Arc::downgrade(&writer);
         inbox.answer_through(move |frame| {
             if let Some(writer) = back.upgrade() {
@@ -62,9 +67,23 @@ impl PipeLink {
     }
 
     /// Sends a request. Its answer comes through the reader.
-    pub(crate) fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
+    pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         self.inbox.monitor.traffic(&self.inbox.server, true, &out.frame);
-        self.writer.send(out.frame).map(Sent).map_err(LinkFailure::NotSent)
+        match self.writer.send(out.frame) {
+            Ok(start) => Ok(Sent(start)),
+            Err(reason) => Err(LinkFailure::NotSent(self.last_words(reason).await)),
+        }
+    }
+
+    /// How a server left says more than that it does not read any more; the reader hears of it in a moment.
+    async fn last_words(&self, reason: String) -> String {
+        if self.writer.lock().pipe.is_some() {
+            return reason;
+        }
+        match tokio::time::timeout(MOMENT, self.inbox.until_closed()).await {
+            Ok(closed) => closed.reason,
+            Err(_) => reason,
+        }
     }
 
     /// Whether any byte of a request went into the pipe.
@@ -78,9 +97,10 @@ impl PipeLink {
     }
 
     pub(crate) async fn close(&self) {
+        self.child.mark_tree();
         self.writer.close();
         self.child.stop().await;
-        self.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
+        self.inbox.close(Closed::by_us());
     }
 
     pub(crate) fn stderr(&self) -> StderrTail {
@@ -90,8 +110,9 @@ impl PipeLink {
 
 impl Drop for PipeLink {
     fn drop(&mut self) {
+        self.child.mark_tree();
         self.writer.close();
-        self.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
+        self.inbox.close(Closed::by_us());
     }
 }
 
@@ -159,11 +180,11 @@ async fn write_on(writer: Arc<Writer>) {
         let pipe = {
             let mut queue = writer.lock();
             let Some(pipe) = queue.pipe.clone() else { return };
-            let bytes = std::mem::take(&mut queue.bytes);
+            let mut bytes = std::mem::take(&mut queue.bytes);
             // The reader reports the end of the server with more to say; writing just stops.
             let Ok(n) = queue.write(&bytes) else { return };
+            bytes.advance(n);
             queue.bytes = bytes;
-            queue.bytes.drain(..n);
             (!queue.bytes.is_empty()).then_some(pipe)
         };
         match pipe {
@@ -177,46 +198,36 @@ async fn write_on(writer: Arc<Writer>) {
 }
 
 /// Reads messages until the server closes its side.
-async fn read_on(
-    stdout: pipe::Receiver,
-    inbox: Arc<Inbox>,
-    exit: tokio::sync::watch::Receiver<Option<String>>,
-) {
+async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
     let mut lines = Lines::new(inbox.limits.line);
     let mut banner = Banner { left: inbox.limits.banner_lines };
+    let closed = inbox.until_closed();
+    tokio::pin!(closed);
     let why = loop {
-        tokio::select! {
-            ready = stdout.readable() => if let Err(e) = ready {
-                break format!("its standard output cannot be read: {e}");
-            },
+        let read = tokio::select! {
+            biased;
+            read = stdout.read_buf(lines.room()) => read,
             // Closed from our side: the pipe goes, and with it what the server still writes.
-            _ = inbox.until_closed() => return,
-        }
-        match stdout.try_read_buf(lines.room()) {
-            Ok(0) => break wait_for_exit(exit).await,
+            _ = &mut closed => return,
+        };
+        match read {
+            Ok(0) => break ending.wait().await,
             Ok(_) => {
                 while let Some(line) = lines.next_line() {
                     take_line(&inbox, line, &mut banner);
                 }
+                if inbox.is_closed() {
+                    return;
+                }
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => break format!("its standard output cannot be read: {e}"),
         }
     };
-    if let Some(line) = lines.last_line() {
-        take_line(&inbox, line, &mut banner);
+    // A server may leave its last line break out. Half a message is none: its call ends with the connection.
+    if let Some(Line::Text(text)) = lines.last_line() {
+        inbox.take_last(text);
     }
     inbox.close(Closed { reason: why, protocol: false });
-}
-
-/// Standard output ends just before the process does: wait a moment for its exit status, which says more.
-async fn wait_for_exit(mut exit: tokio::sync::watch::Receiver<Option<String>>) -> String {
-    let soon = std::time::Duration::from_millis(500);
-    let status = tokio::time::timeout(soon, exit.wait_for(Option::is_some)).await;
-    match status {
-        Ok(Ok(status)) => status.clone().unwrap_or_default(),
-        _ => "it closed its standard output".into(),
-    }
 }
 
 /// How many lines in a row may be no JSON at all: programs print greetings.
@@ -226,7 +237,7 @@ struct Banner {
 
 fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
     match line {
-        Line::Text(text) if text.first() != Some(&b'{') && text.first() != Some(&b'[') => {
+        Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
             if banner.left == 0 {
                 let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();

@@ -33,5 +33,11 @@ impl Pool {
             berths.drain().map(|(_, berth)| berth).collect()
         };
         futures_util::future::join_all(berths.iter().map(Berth::disconnect)).await;
+        self.dock.leaving.all_gone().await;
+    }
+
+    /// This configuration is not used any more. Its connection closes with its last user.
+    pub fn forget(&self, config: &ServerConfig) {
+        self.berths.lock().unwrap_or_else(PoisonError::into_inner).remove(&config.identity());
     }
 }

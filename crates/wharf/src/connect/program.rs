@@ -1,7 +1,48 @@
 //! Finding the program behind a command's name, once, as an absolute path.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use crate::config::{ServerConfig, Transport};
+use crate::error::Result;
+use crate::policy::{LaunchRequest, Policy};
+
+/// What connecting a server would start, and what a person should know about it.
+#[derive(Clone, Debug, Default)]
+pub struct Inspected {
+    /// The program that would be started; `None` for a server that is reached over a network.
+    pub program: Option<PathBuf>,
+    /// What is allowed, and yet worth a look.
+    pub warnings: Vec<String>,
+}
+
+/// Asks the policy what it thinks of a server. Nothing is started and nothing is contacted; the program is only looked
+/// for, through the `PATH` of `environment`.
+pub fn inspect(
+    config: &ServerConfig,
+    policy: &Policy,
+    environment: &BTreeMap<String, String>,
+) -> Result<Inspected> {
+    match &config.transport {
+        Transport::Stdio(stdio) => {
+            let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
+            let permit = policy.permit_launch(&LaunchRequest {
+                server: &config.name,
+                stdio,
+                origin: &config.origin,
+                program: found.as_deref(),
+                host_env: environment,
+            })?;
+            let program = Some(permit.program().to_path_buf());
+            Ok(Inspected { program, warnings: permit.warnings().to_vec() })
+        }
+        Transport::Http(remote) | Transport::Sse(remote) => {
+            let permit = policy.permit_connect(&config.name, remote, &config.origin)?;
+            Ok(Inspected { program: None, warnings: permit.warnings().to_vec() })
+        }
+    }
+}
 
 /// Looks a bare name up in `PATH`, as given. Relative and empty entries of `PATH` are skipped: they would mean the
 /// folder we happen to be in. A path is taken as it is, if it is absolute.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
@@ -13,7 +14,7 @@ use super::{Host, Whole};
 use crate::ask::{Asker, Decline};
 use crate::call::Validators;
 use crate::config::ServerConfig;
-use crate::connect::{Dock, EraMemory, EraStore, Pool};
+use crate::connect::{Dock, EraMemory, EraStore, Leaving, Pool};
 use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::ServerName;
@@ -35,6 +36,8 @@ pub struct HostBuilder {
     eras: Arc<dyn EraStore>,
     client: (String, String),
     net: NetOptions,
+    grace: Duration,
+    retry_pause: Duration,
 }
 
 impl Default for HostBuilder {
@@ -51,6 +54,8 @@ impl Default for HostBuilder {
             eras: Arc::new(EraMemory::default()),
             client: ("wharf".into(), env!("CARGO_PKG_VERSION").into()),
             net: NetOptions::default(),
+            grace: Duration::from_secs(2),
+            retry_pause: Duration::from_millis(250),
         }
     }
 }
@@ -141,6 +146,22 @@ impl HostBuilder {
         self
     }
 
+    /// How long a program may take to leave after its input was closed, and again after SIGTERM, before it is killed.
+    /// Defaults to 2 seconds.
+    #[must_use]
+    pub fn grace(mut self, time: Duration) -> Self {
+        self.grace = time;
+        self
+    }
+
+    /// The first pause before a lost connection is made again; each further one is four times as long. Defaults to
+    /// 250 milliseconds.
+    #[must_use]
+    pub fn retry_pause(mut self, time: Duration) -> Self {
+        self.retry_pause = time;
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -163,6 +184,9 @@ impl HostBuilder {
             eras: self.eras,
             net: HttpClient::new(self.net)?,
             client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),
+            grace: self.grace,
+            retry_pause: self.retry_pause,
+            leaving: Leaving::default(),
         });
         let pool = Pool::new(dock);
         let mut servers: IndexMap<ServerName, Arc<Server>> = IndexMap::new();

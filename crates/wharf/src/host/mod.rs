@@ -106,6 +106,10 @@ impl Host {
     /// Adds a server, or puts it in the place of one of the same name. Nothing is started yet.
     pub fn add_server(&self, config: ServerConfig) {
         let server = Arc::new(Server::new(Arc::new(config), &self.0.pool));
+        let before = self.0.servers.load().get(&server.config.name).cloned();
+        if let Some(before) = before.filter(|b| b.config.identity() != server.config.identity()) {
+            self.0.pool.forget(&before.config);
+        }
         self.0.servers.rcu(|servers| {
             let mut servers = IndexMap::clone(servers);
             servers.insert(server.config.name.clone(), Arc::clone(&server));
@@ -169,7 +173,14 @@ impl Host {
     /// Where a public name leads. Servers that were not asked yet are asked now.
     pub async fn route(&self, name: &str) -> Result<Route> {
         if let Some(route) = self.0.registry.snapshot().route(name) {
-            return Ok(route.clone());
+            if !self.0.peer.has_changed(&route.server) {
+                return Ok(route.clone());
+            }
+            // Only the server itself is asked: another one's trouble is not this call's.
+            self.tools_of(route.server.as_str()).await?;
+            if let Some(route) = self.0.registry.snapshot().route(name) {
+                return Ok(route.clone());
+            }
         }
         let listing = self.tools().await;
         match listing.snapshot.route(name) {
@@ -181,7 +192,9 @@ impl Host {
     /// A tool by its server and its original name. The server is asked if it was not yet.
     pub async fn find(&self, server: &str, tool: &str) -> Result<Route> {
         let known = self.server(server)?;
-        if let Some(route) = self.0.registry.snapshot().find(known.config.name.as_str(), tool) {
+        if let Some(route) = self.0.registry.snapshot().find(known.config.name.as_str(), tool)
+            && !self.0.peer.has_changed(&route.server)
+        {
             return Ok(route.clone());
         }
         let listing = self.tools_of(server).await?;

@@ -32,6 +32,11 @@ impl HostPeer {
         self.lock().remove(server)
     }
 
+    /// The same, without an answer to whoever asks next being different.
+    pub(super) fn has_changed(&self, server: &ServerName) -> bool {
+        self.lock().contains(server)
+    }
+
     /// They changed, and whoever wanted to know could not be told.
     pub(super) fn mark_changed(&self, server: &ServerName) {
         self.lock().insert(server.clone());

@@ -10,6 +10,7 @@ mod launch;
 mod package;
 mod permit;
 mod remote;
+mod settings;
 mod shape;
 #[cfg(test)]
 mod tests;

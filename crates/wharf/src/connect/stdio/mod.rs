@@ -10,6 +10,7 @@ mod watchdog;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
@@ -20,11 +21,19 @@ use crate::names::ServerName;
 use crate::policy::LaunchPermit;
 use stderr::Tail;
 
+/// How a program ended, for whoever waits to know.
+#[derive(Clone)]
+pub(crate) struct Ending {
+    exit: watch::Receiver<Option<String>>,
+    stderr: Tail,
+}
+
 /// A running program.
 pub(crate) struct Child {
     group: Arc<stop::Group>,
     stderr: Tail,
     exit: watch::Receiver<Option<String>>,
+    leaving: Leaving,
 }
 
 /// A program that was just started.
@@ -34,41 +43,55 @@ pub(crate) struct Started {
     pub(crate) stdout: pipe::Receiver,
 }
 
-/// Starts the program that the permit is for. A permit without a folder gets an empty one below `scratch`.
-pub(crate) async fn start(
-    permit: LaunchPermit,
-    scratch: PathBuf,
-    monitor: &Monitor,
-) -> Result<Started, String> {
+/// Programs that are on their way out, though nobody waits for one of them.
+#[derive(Clone, Debug)]
+pub struct Leaving(Arc<watch::Sender<()>>);
+
+/// Where programs are started, and how they are ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Yard {
+    /// A permit without a folder gets an empty one in here.
+    pub(crate) scratch: PathBuf,
+    /// How long a program may take to leave after its input was closed, and again after SIGTERM.
+    pub(crate) grace: Duration,
+    pub(crate) leaving: Leaving,
+}
+
+/// Starts the program that the permit is for.
+pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<Started, String> {
     let server: ServerName = permit.server().clone();
     let program = permit.program().display().to_string();
     let spawned =
-        spawner::spawn(permit, scratch).await.map_err(|e| format!("`{program}` cannot be started: {e}"))?;
+        spawner::spawn(permit, yard.scratch).await.map_err(|e| format!("`{program}` cannot be started: {e}"))?;
     let (tell_exit, exit) = watch::channel(None);
-    let group = Arc::new(stop::Group::new(spawned.pid, exit.clone()));
+    let group = Arc::new(stop::Group::new(spawned.pid, exit.clone(), spawned.folder, yard.grace));
     let stderr = Tail::follow(spawned.stderr, server, monitor.clone());
-    let folder = spawned.folder;
     let mut process = spawned.process;
     tokio::spawn(async move {
         let status = process.wait().await.map_or_else(|e| format!("it was lost: {e}"), stop::describe);
         tell_exit.send_replace(Some(status));
-        // The folder is the server's own; it goes with the server.
-        drop(folder);
     });
-    Ok(Started { child: Child { group, stderr, exit }, stdin: spawned.stdin, stdout: spawned.stdout })
+    let child = Child { group, stderr, exit, leaving: yard.leaving };
+    Ok(Started { child, stdin: spawned.stdin, stdout: spawned.stdout })
 }
 
 // === impl Child ===
 
 impl Child {
+    /// Writes down what the program has started. To be done before its standard input is closed: a program that leaves
+    /// at once takes the way to its children with it.
+    pub(crate) fn mark_tree(&self) {
+        self.group.mark_tree();
+    }
+
     /// Closes nothing itself: the caller closes standard input first. Then waits, terminates, kills; the whole tree.
     pub(crate) async fn stop(&self) {
         self.group.stop().await;
     }
 
-    /// How it ended, once it has.
-    pub(crate) fn exit(&self) -> watch::Receiver<Option<String>> {
-        self.exit.clone()
+    /// How it will have ended.
+    pub(crate) fn ending(&self) -> Ending {
+        Ending { exit: self.exit.clone(), stderr: self.stderr.clone() }
     }
 
     /// Its last words.
@@ -77,13 +100,52 @@ impl Child {
     }
 }
 
+// === impl Leaving ===
+
+impl Default for Leaving {
+    fn default() -> Self {
+        Self(Arc::new(watch::channel(()).0))
+    }
+}
+
+impl Leaving {
+    /// Waits until all are gone.
+    pub(crate) async fn all_gone(&self) {
+        self.0.closed().await;
+    }
+}
+
+// === impl Ending ===
+
+impl Ending {
+    /// Standard output ends just before the process does: waits a moment for its exit status, which says more, and for
+    /// its last words, which belong to it.
+    pub(crate) async fn wait(mut self) -> String {
+        const SOON: Duration = Duration::from_millis(500);
+        let status = tokio::time::timeout(SOON, self.exit.wait_for(Option::is_some)).await;
+        let Some(status) = status.ok().and_then(Result::ok).and_then(|status| status.clone()) else {
+            return "it closed its standard output".into();
+        };
+        // Something that it started may hold standard error open for ever.
+        let _ = tokio::time::timeout(SOON, self.stderr.until_end()).await;
+        status
+    }
+}
+
 impl Drop for Child {
     fn drop(&mut self) {
         // Nobody may be left to await a polite end: a task finishes it, and if the runtime is gone, a signal does.
         let group = Arc::clone(&self.group);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move { group.stop().await })),
-            Err(_) => group.kill(),
+            Ok(runtime) => {
+                let here = self.leaving.0.subscribe();
+                drop(runtime.spawn(async move {
+                    group.stop().await;
+                    drop(here);
+                }));
+            }
+            // The group kills what is left when it is dropped.
+            Err(_) => drop(group),
         }
     }
 }

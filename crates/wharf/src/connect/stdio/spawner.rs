@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -52,8 +53,12 @@ fn orders() -> &'static mpsc::Sender<Order> {
         let (send, take) = mpsc::channel::<Order>();
         let work = move || {
             while let Ok(Order { permit, scratch, runtime, done }) = take.recv() {
+                // A runtime without a reactor makes tokio panic; the thread must outlive that.
+                let attempt = AssertUnwindSafe(|| start(&permit, &scratch, &runtime));
+                let started = std::panic::catch_unwind(attempt)
+                    .unwrap_or_else(|_| Err(io::Error::other("the runtime cannot start programs")));
                 // A caller that gave up meanwhile drops the child with the receiver, which ends it.
-                let _ = done.send(start(&permit, &scratch, &runtime));
+                let _ = done.send(started);
             }
         };
         // Without the thread nothing can be started; the send then fails and says so.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::unix::pipe;
+use tokio::sync::watch;
 
 use crate::connect::monitor::Monitor;
 use crate::error::StderrTail;
@@ -13,8 +14,12 @@ use crate::text::Foreign;
 use crate::wire::{Line, Lines};
 
 /// The last lines of a standard error.
-#[derive(Clone, Default)]
-pub(super) struct Tail(Arc<Mutex<VecDeque<Foreign>>>);
+#[derive(Clone)]
+pub(super) struct Tail {
+    kept: Arc<Mutex<VecDeque<Foreign>>>,
+    /// Closed when everything was read.
+    reading: watch::Receiver<()>,
+}
 
 /// How many lines are kept, and how long each may be.
 const LINES: usize = 12;
@@ -25,9 +30,11 @@ const LINE_READ: usize = 16 * 1024;
 impl Tail {
     /// Reads until the end, in a task of its own.
     pub(super) fn follow(stderr: pipe::Receiver, server: ServerName, monitor: Monitor) -> Self {
-        let tail = Self::default();
+        let (still_reading, reading) = watch::channel(());
+        let tail = Self { kept: Arc::default(), reading };
         let kept = tail.clone();
         tokio::spawn(async move {
+            let _still_reading = still_reading;
             let mut lines = Lines::new(LINE_READ);
             while stderr.readable().await.is_ok() {
                 match stderr.try_read_buf(lines.room()) {
@@ -47,9 +54,14 @@ impl Tail {
         tail
     }
 
+    /// Waits until the last line was read.
+    pub(super) async fn until_end(&mut self) {
+        while self.reading.changed().await.is_ok() {}
+    }
+
     /// The lines kept, oldest first.
     pub(super) fn lines(&self) -> StderrTail {
-        StderrTail(self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
+        StderrTail(self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
     }
 
     fn keep(&self, line: &Line, server: &ServerName, monitor: &Monitor) {
@@ -65,7 +77,7 @@ impl Tail {
         if monitor.debug {
             monitor.events.publish(|| Event::Stderr { server: server.clone(), line: line.clone() });
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == LINES {
             kept.pop_front();
         }

@@ -2,55 +2,73 @@
 
 use std::collections::HashMap;
 use std::process::ExitStatus;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::{Mutex, watch};
 
+use super::spawner::OwnFolder;
 use super::watchdog;
 
 /// The process group of a server.
 pub(super) struct Group {
     pid: u32,
     exit: watch::Receiver<Option<String>>,
+    grace: Duration,
     /// Held while it is being stopped; true when that was done. Stopping twice is stopping once.
     stopped: Mutex<bool>,
+    /// What it started, as far as that was seen.
+    tree: std::sync::Mutex<Vec<Member>>,
+    /// The folder it was started in, if it is ours: it goes with the server, after the last process that may use it.
+    folder: std::sync::Mutex<Option<OwnFolder>>,
 }
 
-/// How long a server may take to leave after its input was closed, and again after SIGTERM.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long SIGKILL may take to be seen. A process that hangs in the kernel is not waited for.
+const KILLED: Duration = Duration::from_secs(2);
 
 impl Group {
-    pub(super) fn new(pid: u32, exit: watch::Receiver<Option<String>>) -> Self {
-        Self { pid, exit, stopped: Mutex::new(false) }
+    pub(super) fn new(
+        pid: u32,
+        exit: watch::Receiver<Option<String>>,
+        folder: Option<OwnFolder>,
+        grace: Duration,
+    ) -> Self {
+        let (stopped, tree) = (Mutex::new(false), std::sync::Mutex::default());
+        Self { pid, exit, grace, stopped, tree, folder: std::sync::Mutex::new(folder) }
     }
 
-    /// Ends the server and everything it started. The tree is written down before each step: a child that left the
-    /// group with `setsid` is still found through its parents.
+    /// Writes down everything below the server: a child that left the group with `setsid` is only found through its
+    /// parents, as long as they live.
+    pub(super) fn mark_tree(&self) {
+        let now = descendants(self.pid);
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner).extend(now);
+    }
+
+    /// Ends the server and everything it started. The tree is written down before each step.
     pub(super) async fn stop(&self) {
         let mut stopped = self.stopped.lock().await;
         if *stopped {
             return;
         }
-        let mut tree = descendants(self.pid);
-        if !self.gone_within(GRACE).await {
-            tree.extend(descendants(self.pid));
+        self.mark_tree();
+        if !self.gone_within(self.grace).await {
+            self.mark_tree();
             self.signal(Signal::TERM);
-            tree.iter().for_each(|member| member.signal(Signal::TERM));
-            if !self.gone_within(GRACE).await {
-                tree.extend(descendants(self.pid));
+            if !self.gone_within(self.grace).await {
+                self.mark_tree();
             }
         }
-        self.kill();
-        tree.iter().for_each(|member| member.signal(Signal::KILL));
-        self.gone_within(GRACE).await;
-        watchdog::release(self.pid);
+        self.signal(Signal::KILL);
+        self.gone_within(KILLED).await;
+        self.clear_away();
         *stopped = true;
     }
 
-    /// Kills the group at once.
-    pub(super) fn kill(&self) {
-        self.signal(Signal::KILL);
+    /// What remains to be done when every process is gone.
+    fn clear_away(&self) {
+        watchdog::release(self.pid);
+        drop(self.folder.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     async fn gone_within(&self, time: Duration) -> bool {
@@ -62,6 +80,19 @@ impl Group {
         if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
             // Gone already is what we want.
             let _ = kill_process_group(pid, signal);
+        }
+        let tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        tree.iter().for_each(|member| member.signal(signal));
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The runtime went before the server could be ended politely.
+        if !*self.stopped.get_mut() {
+            self.mark_tree();
+            self.signal(Signal::KILL);
+            self.clear_away();
         }
     }
 }

@@ -1,0 +1,279 @@
+//! What every command works with: the world, the flags, the way to the reader; and from there the configuration and
+//! a host.
+//!
+//! In: the command line and the world. Out: a [`Setup`] (files read, nothing started) and, from it, a host that is
+//! always closed again. Which project files count is decided by the person, here.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use wharf::Host;
+use wharf::config::{self, Config, Connect, Origin, PendingFile, ServerConfig, Sources, TrustStore};
+use wharf::event::Bus;
+use wharf::names::ServerName;
+use wharf::policy::Policy;
+
+use crate::cli::Globals;
+use crate::eras::EraFile;
+use crate::events;
+use crate::failure::{Failure, Result};
+use crate::output::Ui;
+use crate::terminal::{self, AtTerminal};
+use crate::world::World;
+
+/// The name of the built-in server.
+pub(crate) const DEMO: &str = "demo";
+
+/// What every command is handed.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) world: World,
+    pub(crate) globals: Globals,
+    pub(crate) ui: Arc<Ui>,
+}
+
+/// The configuration as it counts here and now.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) policy: Policy,
+    sources: Sources,
+}
+
+// === impl App ===
+
+impl App {
+    /// Reads the configuration. Nothing is started.
+    pub(crate) fn setup(&self) -> Result<Setup> {
+        let own = self.world.own.as_ref();
+        let trust = own.map(|own| TrustStore::open(&own.trust)).transpose()?.unwrap_or_default();
+        let sources = Sources {
+            user: own.map(|own| own.config.clone()),
+            folders: config::find_folders(&self.world.cwd, own.map(|own| own.home.as_path())),
+            explicit: self.globals.config.iter().map(|file| self.world.cwd.join(file)).collect(),
+            env: self.world.env.clone(),
+            trust,
+            given: self.demo().into_iter().collect(),
+        };
+        Setup::load(sources)
+    }
+
+    /// The built-in server: this program, started once more.
+    fn demo(&self) -> Option<ServerConfig> {
+        let exe = self.world.exe.to_str()?;
+        let mut demo = ServerConfig::stdio(ServerName::parse(DEMO).ok()?, exe, ["test-server"]);
+        demo.origin = Origin::BuiltIn;
+        Some(demo)
+    }
+
+    /// Runs something with a host of these servers, and closes it whatever happens. Ctrl-C ends the work, not the
+    /// closing; a second one ends that too.
+    pub(crate) async fn with_host<T>(
+        &self,
+        setup: &Setup,
+        servers: Vec<ServerConfig>,
+        work: impl AsyncFnOnce(&Host) -> Result<T>,
+    ) -> Result<T> {
+        let debugged: HashSet<ServerName> =
+            servers.iter().filter(|s| s.debug).map(|s| s.name.clone()).collect();
+        let bus = Bus::default();
+        let teller = tokio::spawn(events::tell(Arc::clone(&self.ui), bus.subscribe(), debugged));
+        let eras = EraFile::open(self.world.own.as_ref().map(|own| own.eras.clone()));
+        let host = Host::builder()
+            .servers(servers.into_iter().map(|server| self.adjusted(server)))
+            .policy(setup.policy.clone())
+            .environment(self.world.env.clone())
+            .limits(setup.config.limits.clone())
+            .asker(AtTerminal::new(Arc::clone(&self.ui), self.world.can_ask()))
+            .eras(Arc::new(eras))
+            .events(bus)
+            .start()
+            .await?;
+        let done = tokio::select! {
+            biased;
+            done = work(&host) => done,
+            () = interrupted() => Err(Failure::Interrupted),
+        };
+        tokio::select! {
+            () = host.close() => {}
+            () = interrupted() => {}
+        }
+        drop(host);
+        // What was reported last is still told, unless a task holds the bus open.
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(50), teller).await;
+        done
+    }
+
+    /// One command uses a server once: naming it is connecting it by hand, and nothing is started early.
+    fn adjusted(&self, mut server: ServerConfig) -> ServerConfig {
+        server.connect = Connect::Lazy;
+        server.debug |= self.ui.verbose > 0;
+        if let Some(timeout) = self.globals.timeout {
+            server.timeout = timeout;
+            server.start_timeout = timeout;
+        }
+        server
+    }
+}
+
+/// What is being waited for while a server starts: `starting github (npx)`.
+pub(crate) fn starting(server: &ServerConfig) -> String {
+    match &server.transport {
+        config::Transport::Stdio(_) if server.origin == Origin::BuiltIn => {
+            format!("starting {}", server.name)
+        }
+        config::Transport::Stdio(stdio) => {
+            format!("starting {} ({})", server.name, wharf::text::Escaped(&stdio.command))
+        }
+        _ => format!("reaching {}", server.name),
+    }
+}
+
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        },
+        Err(_) => drop(tokio::signal::ctrl_c().await),
+    }
+}
+
+// === impl Setup ===
+
+impl Setup {
+    fn load(sources: Sources) -> Result<Self> {
+        let config = config::load(&sources)?;
+        let policy = Policy::from(&config.policy);
+        Ok(Self { config, policy, sources })
+    }
+
+    /// Whether the user has configured anything, so that the built-in server need not stand in.
+    pub(crate) fn is_bare(&self) -> bool {
+        let config = &self.config;
+        config.servers.values().all(|server| server.origin == Origin::BuiltIn)
+            && config.pending.is_empty()
+            && config.problems.is_empty()
+    }
+
+    /// The servers that are listed: all that are configured, and the built-in one where there is no other.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &ServerConfig> {
+        let bare = self.is_bare();
+        self.config.servers.values().filter(move |server| bare || server.origin != Origin::BuiltIn)
+    }
+
+    /// Sees to project files that are not trusted: at a terminal the person is asked, once; elsewhere they are left
+    /// out. `wanted` is the one server that is needed; without it they all are.
+    pub(crate) fn settle(&mut self, app: &App, wanted: Option<&str>) -> Result<()> {
+        let name = wanted.and_then(|name| ServerName::parse(name).ok());
+        let concerns = |file: &PendingFile| match (&name, wanted) {
+            (Some(name), _) => file.servers.iter().any(|server| server.name == name.as_str()),
+            (None, Some(_)) => false,
+            (None, None) => true,
+        };
+        let concerned: Vec<PendingFile> =
+            self.config.pending.iter().filter(|f| concerns(f)).cloned().collect();
+        if concerned.is_empty() {
+            return Ok(());
+        }
+        let mut trusted = false;
+        if app.world.can_ask() && !app.ui.json {
+            for file in concerned.iter().filter(|file| file.obstacle.is_none()) {
+                describe(app, file);
+                if terminal::confirm(&app.ui, "Trust this file?") {
+                    self.sources.trust.trust_pending(file)?;
+                    trusted = true;
+                }
+            }
+        }
+        if trusted {
+            *self = Self::load(std::mem::take(&mut self.sources))?;
+        }
+        self.refuse_pending(app, name.as_ref())
+    }
+
+    /// Says which files have no say, and ends the command where nothing is left without them.
+    fn refuse_pending(&self, app: &App, wanted: Option<&ServerName>) -> Result<()> {
+        for file in &self.config.pending {
+            let (message, hint) = untrusted(app, file, wanted);
+            let is_needed = match wanted {
+                Some(name) => {
+                    let defines = file.servers.iter().any(|server| server.name == name.as_str());
+                    if !defines {
+                        continue;
+                    }
+                    // The built-in server is no substitute for one that somebody wrote.
+                    self.config.servers.get(name).is_none_or(|other| other.origin == Origin::BuiltIn)
+                }
+                None => self.listed().next().is_none() && self.config.problems.is_empty(),
+            };
+            if is_needed {
+                return Err(Failure::pending(message).hint(hint));
+            }
+            app.ui.warn(format_args!("{message}; {hint}"));
+        }
+        Ok(())
+    }
+
+    /// Reports what is wrong in the files: about one server, or about all. A server that is left out because of a
+    /// problem is an error for whoever names it.
+    pub(crate) fn report(&self, app: &App, wanted: Option<&str>) -> Result<()> {
+        let name = wanted.and_then(|name| ServerName::parse(name).ok());
+        let is_about = |server: &Option<String>| match (server, &name) {
+            (Some(server), Some(name)) => ServerName::parse(server).is_ok_and(|server| server == *name),
+            (Some(_), None) => wanted.is_none(),
+            (None, _) => true,
+        };
+        let left_out = name.as_ref().filter(|name| !self.config.servers.contains_key(*name));
+        for problem in self.config.problems.iter().filter(|problem| is_about(&problem.server)) {
+            if left_out.is_some() && problem.server.is_some() {
+                return Err(problem.to_error().into());
+            }
+            app.ui.trouble(problem);
+        }
+        for warning in self.config.warnings.iter().filter(|warning| is_about(&warning.server)) {
+            app.ui.warn(warning);
+        }
+        Ok(())
+    }
+}
+
+/// Why a file has no say, and what to do about it.
+fn untrusted(app: &App, file: &PendingFile, wanted: Option<&ServerName>) -> (String, String) {
+    let path = app.world.show(&file.path);
+    let what = match wanted {
+        Some(name) => format!("server `{name}` is defined in {path}, "),
+        None => format!("{path} "),
+    };
+    let which = if wanted.is_some() { "which " } else { "" };
+    if let Some(obstacle) = &file.obstacle {
+        let see = || format!("see what is wrong: wharf trust {}", app.world.typed(&file.path));
+        let hint = obstacle.hint.clone().unwrap_or_else(see);
+        return (format!("{what}{which}cannot be trusted: {}", obstacle.message), hint);
+    }
+    let why = if file.changed_since_trusted { "has changed since you trusted it" } else { "is not trusted" };
+    (
+        format!("{what}{which}{why}"),
+        format!("look at it and trust it: wharf trust {}", app.world.typed(&file.path)),
+    )
+}
+
+/// Shows everything that a project's file would do.
+pub(crate) fn describe(app: &App, file: &PendingFile) {
+    let ui = &app.ui;
+    let changed = if file.changed_since_trusted { ", which has changed since you trusted it," } else { "" };
+    ui.say(format_args!("{}{changed} defines:", app.world.show(&file.path)));
+    if file.servers.is_empty() {
+        ui.say("  no server");
+    }
+    for server in &file.servers {
+        ui.say(format_args!("  {}: {}", server.name, server.does));
+        if !server.reads.is_empty() {
+            ui.say(format_args!("    takes from your environment: {}", server.reads.join(", ")));
+        }
+        if !server.sets.is_empty() {
+            ui.say(format_args!("    sets: {}", server.sets.join(", ")));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `wharf check`: would it work? Starts and contacts nothing.
+
+use clap::Args;
+use serde_json::{Value, json};
+use wharf::config::ServerConfig;
+use wharf::connect::{Inspected, inspect};
+
+use super::servers::what;
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::{Failure, Result};
+use crate::output::json as shapes;
+
+/// Check the configuration and what the policy says to it
+///
+/// Shows every problem with its file and line, the program that each server would start, and whether the policy
+/// permits it. Nothing is started or contacted.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {}
+
+/// A server, and what the policy says to it.
+type Judged<'a> = (&'a ServerConfig, Result<Inspected>);
+
+impl CheckArgs {
+    pub(crate) fn run(self, app: &App) -> Result<()> {
+        let setup = app.setup()?;
+        let judge = |server| -> Judged<'_> {
+            (server, inspect(server, &setup.policy, &app.world.env).map_err(Failure::from))
+        };
+        let judged: Vec<Judged<'_>> = setup.listed().map(judge).collect();
+        let config = &setup.config;
+        let refused = |(server, verdict): &Judged<'_>| {
+            verdict.as_ref().err().map(Failure::exit).filter(|_| server.enabled)
+        };
+        let exit = match judged.iter().find_map(refused) {
+            _ if !config.problems.is_empty() => Some(Exit::Config),
+            exit => exit,
+        };
+        if app.ui.json {
+            app.ui.document(&json!({
+                "ok": exit.is_none(),
+                "problems": config.problems.iter().map(shapes::problem).collect::<Vec<_>>(),
+                "warnings": config.warnings.iter().map(shapes::problem).collect::<Vec<_>>(),
+                "pending": config.pending.iter().map(shapes::pending).collect::<Vec<_>>(),
+                "servers": judged.iter().map(shape).collect::<Vec<_>>(),
+            }))?;
+            return exit.map_or(Ok(()), |exit| Err(Failure::Said(exit)));
+        }
+        let rows: Vec<Vec<String>> = judged.iter().map(row).collect();
+        app.ui.rows(&["server", "verdict", "program", "what"], &rows)?;
+        tell(app, &judged);
+        config.warnings.iter().for_each(|warning| app.ui.warn(warning));
+        config.problems.iter().for_each(|problem| app.ui.trouble(problem));
+        for file in &config.pending {
+            let path = app.world.show(&file.path);
+            match &file.obstacle {
+                Some(obstacle) => app.ui.warn(format_args!("{path} cannot be trusted: {obstacle}")),
+                None => app.ui.note(format_args!(
+                    "{path} is not trusted, so it was not checked: wharf trust {}",
+                    app.world.typed(&file.path)
+                )),
+            }
+        }
+        match exit {
+            Some(exit) => Err(Failure::Said(exit)),
+            None => {
+                if config.pending.is_empty() {
+                    app.ui.note("all is well");
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn verdict((server, verdict): &Judged<'_>) -> &'static str {
+    match verdict {
+        _ if !server.enabled => "disabled",
+        Ok(_) => "allowed",
+        Err(failure) => match failure.exit() {
+            Exit::Denied => "denied",
+            Exit::Unreachable => "not found",
+            _ => "invalid",
+        },
+    }
+}
+
+fn row(judged: &Judged<'_>) -> Vec<String> {
+    let (server, inspected) = judged;
+    let program = inspected.as_ref().ok().and_then(|i| i.program.as_ref());
+    let program = program.map_or_else(|| "-".to_owned(), |path| path.display().to_string());
+    vec![server.name.to_string(), verdict(judged).to_owned(), program, what(server)]
+}
+
+fn tell(app: &App, judged: &[Judged<'_>]) {
+    for (server, inspected) in judged {
+        match inspected {
+            Ok(inspected) => inspected.warnings.iter().for_each(|warning| app.ui.warn(warning)),
+            Err(failure) if server.enabled => {
+                app.ui.fail(failure);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn shape(judged: &Judged<'_>) -> Value {
+    let (server, inspected) = judged;
+    json!({
+        "name": server.name.as_str(),
+        "transport": server.transport_name(),
+        "enabled": server.enabled,
+        "verdict": verdict(judged),
+        "what": what(server),
+        "program": inspected.as_ref().ok().and_then(|i| i.program.clone()),
+        "warnings": inspected.as_ref().map(|i| i.warnings.clone()).unwrap_or_default(),
+        "error": inspected.as_ref().err().map(shapes::failure),
+        "origin": shapes::origin(&server.origin),
+    })
+}

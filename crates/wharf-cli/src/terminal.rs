@@ -1,0 +1,171 @@
+//! Questions to the person at the terminal: yes or no, and the forms that servers want filled in.
+//!
+//! In: a question. Out: an answer, or none where nobody can be asked. A server's words are shown escaped, and it is
+//! always said which server asks.
+
+use std::io::BufRead as _;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use wharf::ask::{Answer, Answered, Asker, Field, Form, Kind, Offers, Question};
+use wharf::names::ServerName;
+use wharf::text::{Escaped, Foreign};
+use wharf::wire::Json;
+
+use crate::output::Ui;
+
+/// Asks servers' questions at the terminal.
+#[derive(Debug)]
+pub(crate) struct AtTerminal {
+    ui: Arc<Ui>,
+    /// Whether there is a person.
+    can_ask: bool,
+    /// One question at a time.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Asks for a yes. Anything else is a no.
+pub(crate) fn confirm(ui: &Ui, question: &str) -> bool {
+    ui.hold(true);
+    ui.prompt(format_args!("{question} [y/N] "));
+    let said = line().unwrap_or_default();
+    ui.hold(false);
+    matches!(said.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+fn line() -> Option<String> {
+    let mut line = String::new();
+    match std::io::stdin().lock().read_line(&mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(line.trim_end_matches(['\n', '\r']).to_owned()),
+    }
+}
+
+// === impl AtTerminal ===
+
+impl AtTerminal {
+    pub(crate) fn new(ui: Arc<Ui>, can_ask: bool) -> Self {
+        Self { ui, can_ask, turn: Arc::default() }
+    }
+}
+
+impl Asker for AtTerminal {
+    fn offers(&self) -> Offers {
+        Offers { forms: self.can_ask, urls: self.can_ask, ..Offers::default() }
+    }
+
+    fn ask(&self, server: &ServerName, question: Question) -> Answered {
+        if !self.can_ask {
+            return Box::pin(std::future::ready(Answer::Decline));
+        }
+        let (ui, server, turn) = (Arc::clone(&self.ui), server.clone(), Arc::clone(&self.turn));
+        Box::pin(async move {
+            let _turn = turn.lock().await;
+            let (tell, told) = tokio::sync::oneshot::channel();
+            // A thread of its own: one that waits for the keyboard must not keep the command from ending.
+            let asking = std::thread::Builder::new().spawn(move || {
+                ui.hold(true);
+                let answer = answer(&ui, &server, question);
+                ui.hold(false);
+                // Whoever asked may have gone.
+                let _ = tell.send(answer);
+            });
+            match asking {
+                Ok(_) => told.await.unwrap_or(Answer::Cancel),
+                Err(_) => Answer::Cancel,
+            }
+        })
+    }
+}
+
+fn answer(ui: &Ui, server: &ServerName, question: Question) -> Answer {
+    match question {
+        Question::Form(form) => fill_in(ui, server, &form),
+        Question::Url { message, url } => {
+            ui.say(format_args!("\nserver `{server}` asks you to visit a page: {message}\n  {url}"));
+            match confirm(ui, "Have you done so?") {
+                true => Answer::Accept(Json::empty_object()),
+                false => Answer::Decline,
+            }
+        }
+        _ => Answer::Decline,
+    }
+}
+
+fn fill_in(ui: &Ui, server: &ServerName, form: &Form) -> Answer {
+    ui.say(format_args!("\nserver `{server}` asks: {}", form.message.lines()));
+    if form.fields.is_empty() {
+        return match confirm(ui, "Yes?") {
+            true => Answer::Accept(Json::empty_object()),
+            false => Answer::Decline,
+        };
+    }
+    ui.say("(an empty line takes what is in brackets, or leaves the field out; Ctrl-D declines)");
+    let mut content = Map::new();
+    for (name, field) in &form.fields {
+        loop {
+            ui.prompt(question(name, field));
+            let Some(text) = line() else {
+                ui.say("");
+                return Answer::Decline;
+            };
+            let text = text.trim();
+            let value = if text.is_empty() { field.default.clone() } else { Some(read(text, &field.kind)) };
+            match problem(form, name, field, value.as_ref()) {
+                Some(problem) => ui.say(format_args!("  {problem}")),
+                None => {
+                    content.extend(value.map(|value| (name.clone(), value)));
+                    break;
+                }
+            }
+        }
+    }
+    Answer::Accept(Json::of(&content))
+}
+
+fn question(name: &str, field: &Field) -> String {
+    let title = field.title.as_ref().map_or_else(|| Escaped(name).to_string(), Foreign::to_string);
+    let about = field.description.as_ref().map(|d| format!(" ({d})")).unwrap_or_default();
+    let names = |options: &[(String, Foreign)]| {
+        let shown = |(value, title): &(String, Foreign)| match title.raw() == value {
+            true => title.to_string(),
+            false => format!("{} = {title}", Escaped(value)),
+        };
+        options.iter().map(shown).collect::<Vec<_>>().join(", ")
+    };
+    let kind = match &field.kind {
+        Kind::Flag => " y/n".to_owned(),
+        Kind::Choice(options) => format!(" one of: {}", names(options)),
+        Kind::Choices { options, .. } => format!(" some of, with commas: {}", names(options)),
+        _ => String::new(),
+    };
+    let default = match &field.default {
+        Some(Value::String(text)) => format!(" [{}]", Escaped(text)),
+        Some(value) => format!(" [{}]", Escaped(&value.to_string())),
+        None if !field.required => " []".to_owned(),
+        None => String::new(),
+    };
+    format!("  {title}{about}{kind}{default}: ")
+}
+
+fn read(text: &str, kind: &Kind) -> Value {
+    match kind {
+        Kind::Flag => match text.to_ascii_lowercase().as_str() {
+            "y" | "yes" | "true" => Value::Bool(true),
+            "n" | "no" | "false" => Value::Bool(false),
+            _ => Value::from(text),
+        },
+        Kind::Number { .. } => {
+            serde_json::from_str::<serde_json::Number>(text).map_or_else(|_| Value::from(text), Value::Number)
+        }
+        Kind::Choices { .. } => text.split(',').map(|part| Value::from(part.trim())).collect(),
+        _ => Value::from(text),
+    }
+}
+
+/// What the form says to this one field.
+fn problem(form: &Form, name: &str, field: &Field, value: Option<&Value>) -> Option<String> {
+    let only = Form { message: form.message.clone(), fields: [(name.to_owned(), field.clone())].into() };
+    let content: Map<String, Value> = value.map(|v| (name.to_owned(), v.clone())).into_iter().collect();
+    only.check(&Json::of(&content)).err().map(|problems| Escaped(&problems.join("; ")).to_string())
+}

@@ -1,0 +1,141 @@
+//! A place to type commands at: a home and a project of its own, and nothing else of this machine but `/bin`.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+pub(crate) const WHARF: &str = env!("CARGO_BIN_EXE_wharf");
+
+/// A home, and a project in it.
+pub(crate) struct Desk {
+    home: tempfile::TempDir,
+}
+
+/// How a command ended, and what it wrote.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        let desk = Self { home: tempfile::tempdir().unwrap() };
+        fs::create_dir(desk.project()).unwrap();
+        desk
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.home.path().canonicalize().unwrap()
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.home().join("project")
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.home().join(".config/wharf/wharf.toml")
+    }
+
+    /// A command in the project's folder; nobody sits at a terminal.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(WHARF);
+        command
+            .args(args)
+            .current_dir(self.project())
+            .env_clear()
+            .env("HOME", self.home())
+            .env("PATH", "/usr/bin:/bin")
+            .env("TMPDIR", self.home())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran::from(self.command(args).output().unwrap())
+    }
+
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        // A command that wants no input may be gone before it gets any.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        Ran::from(child.wait_with_output().unwrap())
+    }
+
+    /// Writes a file that nobody else may change.
+    pub(crate) fn write(&self, path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// The user's own file.
+    pub(crate) fn user(&self, text: &str) {
+        self.write(&self.config(), text);
+    }
+
+    /// The project's `.mcp.json`.
+    pub(crate) fn mcp_json(&self, text: &str) {
+        self.write(&self.project().join(".mcp.json"), text);
+    }
+
+    /// A server that leaves a mark when it starts, and then does what the script says.
+    pub(crate) fn server(&self, name: &str, script: &str) -> String {
+        let path = self.home().join(name);
+        let mark = self.mark();
+        let text = format!("#!/bin/sh\necho $$ > '{}'\n{script}\n", mark.display());
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// A server that leaves a mark and works.
+    pub(crate) fn good_server(&self) -> String {
+        self.server("good", &format!("exec '{WHARF}' test-server"))
+    }
+
+    /// A server that leaves a mark, says something and ends.
+    pub(crate) fn dying_server(&self) -> String {
+        self.server("dying", "echo 'no token was given' >&2; exit 3")
+    }
+
+    /// The mark that the servers leave: the number of the last process that was started.
+    pub(crate) fn mark(&self) -> PathBuf {
+        self.home().join("was-started")
+    }
+
+    pub(crate) fn was_started(&self) -> bool {
+        self.mark().exists()
+    }
+}
+
+impl Ran {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// The one line of JSON on standard error.
+    pub(crate) fn error(&self) -> Value {
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        serde_json::from_str::<Value>(&self.err).unwrap_or_else(|e| panic!("{e}: {self:?}"))["error"].clone()
+    }
+
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+}

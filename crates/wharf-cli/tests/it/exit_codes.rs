@@ -1,0 +1,64 @@
+//! The numbers that scripts depend on, and the one line of JSON beside them.
+
+use crate::desk::Desk;
+
+#[test]
+fn l100_exit_codes_mean_something() {
+    let desk = Desk::new();
+    let (good, bad) = (desk.good_server(), desk.dying_server());
+    desk.user(&format!(
+        "[policy]\ncommands = [{bad:?}]\n[mcp.dying]\ncommand = {bad:?}\n[mcp.denied]\ncommand = {good:?}\n\
+         [mcp.off]\nenabled = false\ncommand = \"npx\"\nargs = [\"-y\", \"x@1.0.0\"]\n[mcp.broken]\ncommand = 3\n"
+    ));
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&["call", "demo", "echo", "message=x"], 0, ""),
+        (&["call", "demo", "echo", "oops"], 2, "usage"),
+        (&["call", "demo", "echo"], 2, "arguments"),
+        (&["call", "demo", "sleep", "ms=60000", "--timeout", "300ms"], 4, "timeout"),
+        (&["call", "dying", "x"], 4, "connection"),
+        (&["call", "demo", "fail"], 5, "tool_failed"),
+        (&["call", "demo", "nothing"], 5, "unknown_tool"),
+        (&["call", "nobody", "nothing"], 5, "unknown_server"),
+        (&["call", "denied", "echo"], 6, "command_not_allowed"),
+        (&["call", "off", "echo"], 6, "denied"),
+        (&["call", "broken", "echo"], 7, "config"),
+    ];
+    for (args, code, kind) in cases {
+        let ran = desk.run(&[args, &["--json", "--quiet"]].concat());
+        assert_eq!(ran.code, code, "{args:?}: {ran:?}");
+        if code != 0 {
+            let error = ran.error();
+            assert_eq!(error["kind"], kind, "{args:?}: {ran:?}");
+            assert!(error["message"].is_string() && error["side"].is_string(), "{ran:?}");
+            assert!(error["retryable"].is_boolean() && error.get("hint").is_some(), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn l100_an_invalid_policy_stops_everything() {
+    let desk = Desk::new();
+    desk.user("[policy]\nstrickt = true\n");
+    for args in [&["call", "demo", "echo", "message=x"][..], &["tools"], &["servers"], &["check"]] {
+        let ran = desk.run(args);
+        assert_eq!(ran.code, 7, "{ran:?}");
+        assert!(ran.err.contains("strickt") && ran.err.contains("did you mean `strict`?"), "{ran:?}");
+    }
+    desk.user("[policy]\nstrict = true\n");
+    desk.run(&["call", "demo", "echo", "message=x"]).ok();
+}
+
+#[test]
+fn l100_help_is_for_everyone_and_usage_errors_are_two() {
+    let desk = Desk::new();
+    let help = desk.run(&["--help"]).ok();
+    for command in
+        ["call", "tools", "servers", "check", "init", "add", "remove", "trust", "test-server", "completions"]
+    {
+        assert!(help.out.contains(&format!("  {command}")), "{command}: {help:?}");
+        desk.run(&[command, "--help"]).ok();
+    }
+    assert_eq!(desk.run(&["nonsense"]).code, 2);
+    assert_eq!(desk.run(&["call", "demo"]).code, 2);
+    assert_eq!(desk.run(&["tools", "--timeout", "soon"]).code, 2);
+}
