@@ -14,7 +14,6 @@ use super::monitor::Monitor;
 use crate::event::Event;
 use crate::mcp::{code, meta, method};
 use crate::names::ServerName;
-use crate::text::Foreign;
 use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcError, Ticket};
 
 /// Where the messages of one connection go.
