@@ -14,7 +14,7 @@ use crate::exit::Exit;
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The library says why. The second part is a line more, such as a tool's usage.
-    Library(Error, Option<String>),
+    Library(Box<Error>, Option<String>),
     /// Something of the command line itself.
     Own(Own),
     /// Ctrl-C.
@@ -137,7 +137,7 @@ impl fmt::Display for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Library(error, None)
+        Self::Library(Box::new(error), None)
     }
 }
 

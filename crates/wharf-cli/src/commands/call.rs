@@ -79,7 +79,7 @@ impl CallArgs {
         if let Some(error) = outcome.error.take() {
             let usage = matches!(error, Error::Arguments { .. })
                 .then(|| arguments::usage(route.server.as_str(), &route.tool));
-            return Err(Failure::Library(error, usage));
+            return Err(Failure::Library(Box::new(error), usage));
         }
         let save = self.save.as_ref().map(|folder| app.world.cwd.join(folder));
         result::show(ui, &outcome, Wish { raw: self.raw, save: save.as_deref() })?;
