@@ -1,10 +1,5 @@
 //! Promises, proved at the boundary of the library.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test may fail loudly"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
 
 mod calls;
 mod config;

@@ -16,7 +16,7 @@ use wharf::{Host, policy::Policy};
 use wharf_testkit::{Puppet, Step, puppet_path};
 
 /// A server that is a puppet with this script.
-pub(crate) fn puppet(name: &str, script: &Puppet) -> ServerConfig {
+pub fn puppet(name: &str, script: &Puppet) -> ServerConfig {
     let path = puppet_path().display().to_string();
     let mut config = ServerConfig::stdio(ServerName::parse(name).unwrap(), path, script.args());
     config.origin = Origin::Given;
@@ -24,7 +24,7 @@ pub(crate) fn puppet(name: &str, script: &Puppet) -> ServerConfig {
 }
 
 /// A builder that may start puppets and nothing else out of the ordinary.
-pub(crate) fn builder() -> HostBuilder {
+pub fn builder() -> HostBuilder {
     let policy = Policy::strict().with_commands([puppet_path().display().to_string()]);
     Host::builder().policy(policy).environment(std::env::vars())
 }
@@ -35,7 +35,7 @@ pub fn quick() -> HostBuilder {
 }
 
 /// A host with these servers.
-pub(crate) async fn host(servers: impl IntoIterator<Item = ServerConfig>) -> Host {
+pub async fn host(servers: impl IntoIterator<Item = ServerConfig>) -> Host {
     builder().servers(servers).start().await.unwrap()
 }
 
