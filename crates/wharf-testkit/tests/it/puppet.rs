@@ -95,7 +95,7 @@ fn steps_are_played_in_order() {
         json!({"code": -1, "message": "no", "data": 1})
     );
     assert_eq!(puppet.json()["result"]["content"][0]["text"], r#"{"n":1}"#);
-    assert_eq!(puppet.end(), Some(3));
+    assert_eq!(puppet.child.wait().unwrap().code(), Some(3));
 }
 
 #[test]
