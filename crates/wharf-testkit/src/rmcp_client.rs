@@ -52,10 +52,7 @@ pub async fn list_and_call(
 ) -> ListedAndCalled {
     let client = RmcpClient::start(wire, command, args).await;
     let tools = client.tools().await;
-    let result = client
-        .call(tool, arguments)
-        .await
-        .expect("a call that rmcp is content with");
+    let result = client.call(tool, arguments).await.expect("a call that rmcp is content with");
     client.close().await;
     ListedAndCalled { tools, result }
 }
@@ -70,9 +67,9 @@ impl RmcpClient {
         let process = TokioChildProcess::new(command).expect("a command that starts");
         let lifecycle = match wire {
             Wire::Legacy => ClientLifecycleMode::Initialize,
-            Wire::Modern => ClientLifecycleMode::Discover {
-                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            },
+            Wire::Modern => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+            }
         };
         let running = Handler(wire).serve_with_lifecycle(process, lifecycle).await;
         Self(running.expect("a server that rmcp is content with"))
@@ -80,11 +77,7 @@ impl RmcpClient {
 
     /// The names of the tools, in their order.
     pub async fn tools(&self) -> Vec<String> {
-        let tools = self
-            .0
-            .list_all_tools()
-            .await
-            .expect("a list that rmcp is content with");
+        let tools = self.0.list_all_tools().await.expect("a list that rmcp is content with");
         tools.into_iter().map(|t| t.name.into_owned()).collect()
     }
 

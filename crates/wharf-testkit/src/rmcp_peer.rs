@@ -51,18 +51,12 @@ rmcp::elicit_safe!(Name);
 
 /// Runs the server of this process's arguments until it ends.
 pub fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         if std::env::args().any(|a| a == "--http") {
             serve_http().await;
         } else {
-            let running = Peer
-                .serve(rmcp::transport::stdio())
-                .await
-                .expect("a client that begins well");
+            let running = Peer.serve(rmcp::transport::stdio()).await.expect("a client that begins well");
             let _ = running.waiting().await;
         }
     });
@@ -70,13 +64,8 @@ pub fn main() {
 
 #[expect(clippy::print_stdout, reason = "the test reads the port there")]
 async fn serve_http() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a free port");
-    println!(
-        "{}",
-        listener.local_addr().expect("a listener has an address").port()
-    );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    println!("{}", listener.local_addr().expect("a listener has an address").port());
     let service = StreamableHttpService::new(
         || Ok(Peer),
         Arc::new(LocalSessionManager::default()),
@@ -127,9 +116,7 @@ impl Peer {
         ToolInputResponses(responses): ToolInputResponses,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let modern = context
-            .protocol_version()
-            .is_some_and(|v| v >= ProtocolVersion::V_2026_07_28);
+        let modern = context.protocol_version().is_some_and(|v| v >= ProtocolVersion::V_2026_07_28);
         if !modern {
             let name = context.peer.elicit::<Name>("Who are you?").await;
             return Ok(greet(name.ok().flatten().map(|n| n.name)));
@@ -166,9 +153,6 @@ fn question() -> InputRequiredResult {
         requested_schema: serde_json::from_value(schema).expect("a schema for a form"),
     };
     let mut requests = InputRequests::new();
-    requests.insert(
-        "name".to_owned(),
-        InputRequest::Elicitation(ElicitRequest::new(params)),
-    );
+    requests.insert("name".to_owned(), InputRequest::Elicitation(ElicitRequest::new(params)));
     InputRequiredResult::new(Some(requests), Some("asked".into()))
 }

@@ -44,7 +44,8 @@ fn main() {
         // Only the library, a few calls: for a profiler that counts instructions.
         let case = &CASES[usize::from(std::env::args().any(|arg| arg == "--large"))];
         let case = Case { calls: case.calls.min(2_000), ..*case };
-        let took = runtime.block_on(async { tokio::spawn(async move { through_library(&case).await }).await.unwrap() });
+        let took = runtime
+            .block_on(async { tokio::spawn(async move { through_library(&case).await }).await.unwrap() });
         return println!("{took:.1?}");
     }
     let mut worst = 0.0_f64;

@@ -1,5 +1,10 @@
 //! Promises of the command, proved on the real binary.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test may fail loudly"
+)]
 
 mod call;
 mod desk;

@@ -50,11 +50,7 @@ fn request(id: u64, method: &str, params: &Value) -> Value {
 
 fn initialize(version: &str) -> Value {
     let client = json!({"name": "test", "version": "1"});
-    request(
-        0,
-        "initialize",
-        &json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client}),
-    )
+    request(0, "initialize", &json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client}))
 }
 
 fn call(id: u64, tool: &str, arguments: &Value) -> Value {
@@ -62,17 +58,11 @@ fn call(id: u64, tool: &str, arguments: &Value) -> Value {
 }
 
 fn modern_call(id: u64, tool: &str, arguments: &Value) -> Value {
-    request(
-        id,
-        "tools/call",
-        &json!({"name": tool, "arguments": arguments, "_meta": meta()}),
-    )
+    request(id, "tools/call", &json!({"name": tool, "arguments": arguments, "_meta": meta()}))
 }
 
 fn text(answer: &Value) -> &str {
-    answer["result"]["content"][0]["text"]
-        .as_str()
-        .unwrap_or_else(|| panic!("no text in {answer}"))
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {answer}"))
 }
 
 impl Piped {
@@ -119,18 +109,10 @@ impl Listening {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let (_, rest) = line
-            .split_once("http://127.0.0.1:")
-            .unwrap_or_else(|| panic!("no address in {line}"));
-        let port = rest
-            .split(|c: char| !c.is_ascii_digit())
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let (_, rest) =
+            line.split_once("http://127.0.0.1:").unwrap_or_else(|| panic!("no address in {line}"));
+        let port = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
         Self { child, port }
     }
 
@@ -143,32 +125,20 @@ impl Listening {
 
     fn open(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = self.connect();
-        let host = if headers.contains("Host:") {
-            ""
-        } else {
-            "Host: localhost\r\n"
-        };
+        let host = if headers.contains("Host:") { "" } else { "Host: localhost\r\n" };
         let length = body.len();
         let head =
             format!("{method} {path} HTTP/1.1\r\n{host}Connection: close\r\nContent-Length: {length}\r\n");
-        stream
-            .write_all(format!("{head}{headers}\r\n{body}").as_bytes())
-            .unwrap();
+        stream.write_all(format!("{head}{headers}\r\n{body}").as_bytes()).unwrap();
         stream
     }
 
     fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let mut answer = String::new();
-        self.open(method, path, headers, body)
-            .read_to_string(&mut answer)
-            .unwrap();
+        self.open(method, path, headers, body).read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer {
-            status,
-            head: head.to_ascii_lowercase(),
-            body: body.to_owned(),
-        }
+        Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
 
     fn post(&self, headers: &str, body: &Value) -> Answer {
@@ -189,10 +159,7 @@ impl Answer {
     }
 
     fn code(&self) -> (u16, i64) {
-        (
-            self.status,
-            self.json()["error"]["code"].as_i64().unwrap_or_default(),
-        )
+        (self.status, self.json()["error"]["code"].as_i64().unwrap_or_default())
     }
 
     fn session(&self) -> String {
@@ -206,28 +173,14 @@ fn check_tools(server: &mut Piped, make: impl Fn(u64, &str, &Value) -> Value) {
     let echo = server.ask(&make(1, "echo", &json!({"message": "täst\n"})));
     assert_eq!((text(&echo), &echo["id"]), ("täst\n", &json!(1)));
     let sum = server.ask(&make(2, "add", &json!({"a": 2, "b": 3})));
-    assert_eq!(
-        (text(&sum), &sum["result"]["structuredContent"]),
-        ("5", &json!({"sum": 5}))
-    );
-    let sum = server.ask(&make(
-        2,
-        "add",
-        &json!({"a": 0.5, "b": 9_007_199_254_740_993_u64}),
-    ));
+    assert_eq!((text(&sum), &sum["result"]["structuredContent"]), ("5", &json!({"sum": 5})));
+    let sum = server.ask(&make(2, "add", &json!({"a": 0.5, "b": 9_007_199_254_740_993_u64})));
     assert_eq!(text(&sum), "9007199254740992.0");
     let large = server.ask(&make(2, "add", &json!({"a": 1, "b": 9_007_199_254_740_993_u64})));
-    assert_eq!(
-        text(&large),
-        "9007199254740994",
-        "whole numbers are added as whole numbers"
-    );
+    assert_eq!(text(&large), "9007199254740994", "whole numbers are added as whole numbers");
     let time = server.ask(&make(3, "get_time", &json!({})));
     let time = text(&time);
-    assert!(
-        time.len() == 25 && time.as_bytes()[10] == b'T' && time.ends_with("+00:00"),
-        "{time}"
-    );
+    assert!(time.len() == 25 && time.as_bytes()[10] == b'T' && time.ends_with("+00:00"), "{time}");
     let elsewhere = server.ask(&make(3, "get_time", &json!({"timezone": "Nowhere/Land"})));
     assert_eq!(elsewhere["result"]["isError"], true);
     let slept = server.ask(&make(4, "sleep", &json!({"ms": 1})));
@@ -240,56 +193,33 @@ fn check_tools(server: &mut Piped, make: impl Fn(u64, &str, &Value) -> Value) {
         json!({"type": "image", "data": "iVBORw0KGgoA", "mimeType": "image/png"})
     );
     let failed = server.ask(&make(6, "fail", &json!({"message": "no luck"})));
-    assert_eq!(
-        (text(&failed), &failed["result"]["isError"]),
-        ("no luck", &json!(true))
-    );
+    assert_eq!((text(&failed), &failed["result"]["isError"]), ("no luck", &json!(true)));
     let wrong = server.ask(&make(7, "add", &json!({"a": 2})));
-    assert_eq!(
-        text(&wrong),
-        "The arguments of `add` are wrong: missing field `b`."
-    );
+    assert_eq!(text(&wrong), "The arguments of `add` are wrong: missing field `b`.");
     assert_eq!(wrong["result"]["isError"], true);
     assert_eq!(server.ask(&make(8, "nope", &json!({})))["error"]["code"], -32602);
 }
 
 fn names(list: &Value) -> Vec<&str> {
-    list["result"]["tools"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|t| t["name"].as_str().unwrap())
-        .collect()
+    list["result"]["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect()
 }
 
 #[test]
 fn l102_stdio_in_the_legacy_era() {
     let mut server = Piped::start();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        assert_eq!(
-            server.ask(&initialize(version))["result"]["protocolVersion"],
-            version
-        );
+        assert_eq!(server.ask(&initialize(version))["result"]["protocolVersion"], version);
     }
     for version in ["2026-07-28", "1999-01-01"] {
-        assert_eq!(
-            server.ask(&initialize(version))["result"]["protocolVersion"],
-            "2025-11-25"
-        );
+        assert_eq!(server.ask(&initialize(version))["result"]["protocolVersion"], "2025-11-25");
     }
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    assert_eq!(
-        server.ask(&request(1, "ping", &json!({}))),
-        json!({"jsonrpc": "2.0", "id": 1, "result": {}})
-    );
+    assert_eq!(server.ask(&request(1, "ping", &json!({}))), json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
     let list = server.ask(&json!({"jsonrpc": "2.0", "id": "list", "method": "tools/list"}));
     assert_eq!((names(&list), &list["id"]), (TOOLS.to_vec(), &json!("list")));
     assert_eq!(list["result"].get("resultType"), None);
     check_tools(&mut server, call);
-    assert_eq!(
-        server.ask(&request(9, "resources/list", &json!({})))["error"]["code"],
-        -32601
-    );
+    assert_eq!(server.ask(&request(9, "resources/list", &json!({})))["error"]["code"], -32601);
     assert_eq!(server.end(), (String::new(), Some(0)));
 }
 
@@ -298,10 +228,7 @@ fn l102_stdio_in_the_modern_era() {
     let mut server = Piped::start();
     let found = server.ask(&request(1, "server/discover", &json!({"_meta": meta()})));
     assert_eq!(found["result"]["supportedVersions"], json!(["2026-07-28"]));
-    for answer in [
-        &found,
-        &server.ask(&request(2, "tools/list", &json!({"_meta": meta()}))),
-    ] {
+    for answer in [&found, &server.ask(&request(2, "tools/list", &json!({"_meta": meta()})))] {
         assert_eq!(answer["result"]["resultType"], "complete");
         assert!(answer["result"]["ttlMs"].is_u64() && answer["result"]["cacheScope"] == "public");
         let info = &answer["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
@@ -309,23 +236,14 @@ fn l102_stdio_in_the_modern_era() {
     }
     check_tools(&mut server, modern_call);
     for gone in ["initialize", "ping", "logging/setLevel"] {
-        assert_eq!(
-            server.ask(&request(3, gone, &json!({"_meta": meta()})))["error"]["code"],
-            -32601
-        );
+        assert_eq!(server.ask(&request(3, gone, &json!({"_meta": meta()})))["error"]["code"], -32601);
     }
     let other = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}});
     let refused = server.ask(&request(4, "tools/list", &other));
     assert_eq!(refused["error"]["code"], -32022);
-    assert_eq!(
-        refused["error"]["data"],
-        json!({"supported": ["2026-07-28"], "requested": "2099-01-01"})
-    );
+    assert_eq!(refused["error"]["data"], json!({"supported": ["2026-07-28"], "requested": "2099-01-01"}));
     let bare = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
-    assert_eq!(
-        server.ask(&request(5, "tools/list", &bare))["error"]["code"],
-        -32602
-    );
+    assert_eq!(server.ask(&request(5, "tools/list", &bare))["error"]["code"], -32602);
     assert_eq!(server.end(), (String::new(), Some(0)));
 }
 
@@ -349,16 +267,10 @@ fn l102_progress_is_reported_to_those_who_want_it() {
     for done in (2..=20).step_by(2) {
         let expected = json!({"progressToken": "p", "progress": done, "total": 20});
         let told = server.next();
-        assert_eq!(
-            (&told["method"], &told["params"]),
-            (&json!("notifications/progress"), &expected)
-        );
+        assert_eq!((&told["method"], &told["params"]), (&json!("notifications/progress"), &expected));
     }
     assert_eq!(text(&server.next()), "Slept 20 ms.");
-    assert_eq!(
-        text(&server.ask(&call(2, "sleep", &json!({"ms": 20})))),
-        "Slept 20 ms."
-    );
+    assert_eq!(text(&server.ask(&call(2, "sleep", &json!({"ms": 20})))), "Slept 20 ms.");
     assert_eq!(server.end(), (String::new(), Some(0)));
 }
 
@@ -366,18 +278,10 @@ fn l102_progress_is_reported_to_those_who_want_it() {
 fn l102_frames_that_are_wrong_are_refused_and_the_next_is_served() {
     let mut server = Piped::start();
     let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#;
-    for (line, code) in [
-        ("not json", -32700),
-        (r#"{"jsonrpc":"1.0","id":1}"#, -32600),
-        (batch, -32600),
-    ] {
+    for (line, code) in [("not json", -32700), (r#"{"jsonrpc":"1.0","id":1}"#, -32600), (batch, -32600)] {
         server.send(line);
         let refused = server.next();
-        assert_eq!(
-            (&refused["error"]["code"], &refused["id"]),
-            (&json!(code), &Value::Null),
-            "{line}"
-        );
+        assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(code), &Value::Null), "{line}");
     }
     assert_eq!(server.ask(&request(2, "ping", &json!({})))["id"], 2);
     // The one revision that has batches.
@@ -385,19 +289,8 @@ fn l102_frames_that_are_wrong_are_refused_and_the_next_is_served() {
     server.send(batch);
     assert_eq!(server.next()["id"], 1);
     // No line break at the end.
-    write!(
-        server.input.as_mut().unwrap(),
-        "{}",
-        request(3, "ping", &json!({}))
-    )
-    .unwrap();
-    assert_eq!(
-        server.end(),
-        (
-            "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}\n".to_owned(),
-            Some(0)
-        )
-    );
+    write!(server.input.as_mut().unwrap(), "{}", request(3, "ping", &json!({}))).unwrap();
+    assert_eq!(server.end(), ("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}\n".to_owned(), Some(0)));
 }
 
 #[test]
@@ -408,14 +301,8 @@ fn l102_http_in_the_modern_era() {
         |method: &str, name: &str| format!("{version}mcp-METHOD:   {method}  \r\nMcp-Name: {name}\r\n");
     let discover = request(1, "server/discover", &json!({"_meta": meta()}));
     let found = server.post(&format!("{version}Mcp-Method: server/discover\r\n"), &discover);
-    assert_eq!(
-        (found.status, &found.json()["result"]["resultType"]),
-        (200, &json!("complete"))
-    );
-    assert!(
-        !found.head.contains("mcp-session-id"),
-        "the modern era has no sessions"
-    );
+    assert_eq!((found.status, &found.json()["result"]["resultType"]), (200, &json!("complete")));
+    assert!(!found.head.contains("mcp-session-id"), "the modern era has no sessions");
 
     let echo = modern_call(2, "echo", &json!({"message": "hi"}));
     for name in ["echo", "=?base64?ZWNobw==?="] {
@@ -435,10 +322,7 @@ fn l102_http_in_the_modern_era() {
         assert_eq!(server.post(&headers, &echo).code(), (400, -32020), "{headers}");
     }
     let bare = request(3, "tools/list", &json!({}));
-    assert_eq!(
-        server.post(&named("tools/list", "-"), &bare).code(),
-        (400, -32602)
-    );
+    assert_eq!(server.post(&named("tools/list", "-"), &bare).code(), (400, -32602));
     let mut newer = discover.clone();
     newer["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");
     let headers = "MCP-Protocol-Version: 2099-01-01\r\nMcp-Method: server/discover\r\n";
@@ -448,10 +332,7 @@ fn l102_http_in_the_modern_era() {
         assert_eq!(server.post(&named(gone, "-"), &asked).code(), (404, -32601));
     }
     let unknown = modern_call(5, "nope", &json!({}));
-    assert_eq!(
-        server.post(&named("tools/call", "nope"), &unknown).code(),
-        (200, -32602)
-    );
+    assert_eq!(server.post(&named("tools/call", "nope"), &unknown).code(), (200, -32602));
     let news = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     assert_eq!(server.post(version, &news).status, 202);
     for method in ["GET", "DELETE"] {
@@ -467,42 +348,23 @@ fn l102_http_in_the_legacy_era() {
     let server = Listening::start();
     let begun = server.post("", &initialize("2025-11-25"));
     assert_eq!(begun.json()["result"]["protocolVersion"], "2025-11-25");
-    let (session, other) = (
-        begun.session(),
-        server.post("", &initialize("2025-03-26")).session(),
-    );
+    let (session, other) = (begun.session(), server.post("", &initialize("2025-03-26")).session());
     assert!(session.len() == 32 && session.bytes().all(|b| b.is_ascii_hexdigit()) && session != other);
     let inside = format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n");
 
     let news = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     assert_eq!(server.post(&inside, &news).status, 202);
     let ping = request(1, "ping", &json!({}));
-    assert_eq!(
-        server.post(&inside, &ping).json(),
-        json!({"jsonrpc": "2.0", "id": 1, "result": {}})
-    );
-    assert_eq!(
-        names(&server.post(&inside, &request(2, "tools/list", &json!({}))).json()),
-        TOOLS
-    );
-    assert_eq!(
-        text(
-            &server
-                .post(&inside, &call(3, "add", &json!({"a": 2, "b": 3})))
-                .json()
-        ),
-        "5"
-    );
+    assert_eq!(server.post(&inside, &ping).json(), json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+    assert_eq!(names(&server.post(&inside, &request(2, "tools/list", &json!({}))).json()), TOOLS);
+    assert_eq!(text(&server.post(&inside, &call(3, "add", &json!({"a": 2, "b": 3}))).json()), "5");
     let nap = server.post(&inside, &call(4, "sleep", &json!({"ms": 1})));
     assert!(nap.head.contains("text/event-stream") && nap.body.contains("Slept 1 ms."));
 
     let batch = json!([ping, request(2, "ping", &json!({}))]);
     assert_eq!(server.post(&inside, &batch).status, 400);
     let with_batches = format!("Mcp-Session-Id: {other}\r\n");
-    assert_eq!(
-        server.post(&with_batches, &batch).json().as_array().map(Vec::len),
-        Some(2)
-    );
+    assert_eq!(server.post(&with_batches, &batch).json().as_array().map(Vec::len), Some(2));
 
     // A cancelled call ends its stream without an answer.
     let mut asleep = server.open(
@@ -531,29 +393,16 @@ fn l102_http_in_the_legacy_era() {
 fn l102_http_serves_local_clients_only_and_bounds_what_they_send() {
     let server = Listening::start();
     let hello = initialize("2025-11-25");
-    for refused in [
-        "Host: evil.example\r\n",
-        "Origin: http://evil.example\r\n",
-        "Origin: null\r\n",
-    ] {
+    for refused in ["Host: evil.example\r\n", "Origin: http://evil.example\r\n", "Origin: null\r\n"] {
         assert_eq!(server.post(refused, &hello).status, 403, "{refused}");
     }
-    for served in [
-        "Host: 127.0.0.1:1\r\n",
-        "Host: [::1]:1\r\n",
-        "Origin: http://localhost:3000\r\n",
-    ] {
+    for served in ["Host: 127.0.0.1:1\r\n", "Host: [::1]:1\r\n", "Origin: http://localhost:3000\r\n"] {
         assert_eq!(server.post(served, &hello).status, 200, "{served}");
     }
     let text = hello.to_string();
     let json_only = "Accept: application/json\r\nContent-Type: application/json\r\n";
     assert_eq!(server.send("POST", "/mcp", json_only, &text).status, 406);
-    assert_eq!(
-        server
-            .send("POST", "/mcp", "Content-Type: text/plain\r\n", &text)
-            .status,
-        415
-    );
+    assert_eq!(server.send("POST", "/mcp", "Content-Type: text/plain\r\n", &text).status, 415);
     assert_eq!(server.send("POST", "/mcp", BOTH, "{").code(), (400, -32700));
     assert_eq!(server.send("POST", "/mcp", BOTH, "{}").code(), (400, -32600));
     assert_eq!(server.send("GET", "/", "", "").status, 404);
@@ -572,10 +421,7 @@ fn l102_http_with_sse_of_2024() {
     let mut stream = BufReader::new(server.open("GET", "/sse", "", ""));
     let mut next = |prefix: &str| loop {
         let mut line = String::new();
-        assert!(
-            stream.read_line(&mut line).unwrap() > 0,
-            "the stream ended before {prefix}"
-        );
+        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended before {prefix}");
         if let Some(rest) = line.trim_end().strip_prefix(prefix) {
             return rest.to_owned();
         }
@@ -591,10 +437,7 @@ fn l102_http_with_sse_of_2024() {
     let add = call(1, "add", &json!({"a": 2, "b": 3})).to_string();
     assert_eq!(server.send("POST", &endpoint, BOTH, &add).status, 202);
     assert_eq!(text(&serde_json::from_str(&next("data: ")).unwrap()), "5");
-    assert_eq!(
-        server.send("POST", "/message?sessionId=0", BOTH, &add).status,
-        404
-    );
+    assert_eq!(server.send("POST", "/message?sessionId=0", BOTH, &add).status, 404);
     assert_eq!(server.send("POST", "/message", BOTH, &add).status, 400);
 }
 
@@ -602,13 +445,7 @@ fn l102_http_with_sse_of_2024() {
 fn l102_http_ends_on_an_interrupt() {
     let mut server = Listening::start();
     let pid = server.child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
@@ -626,13 +463,7 @@ async fn l102_rmcp_is_content_on_both_wires() {
             client.call("sleep", json!({"ms": 5})).await.unwrap()["content"][0]["text"],
             "Slept 5 ms."
         );
-        assert!(
-            client
-                .call("nope", json!({}))
-                .await
-                .unwrap_err()
-                .contains("-32602")
-        );
+        assert!(client.call("nope", json!({})).await.unwrap_err().contains("-32602"));
         client.close().await;
     }
 }

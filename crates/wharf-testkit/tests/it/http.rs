@@ -51,10 +51,7 @@ async fn replies_are_what_the_handler_says_and_requests_are_kept() {
 async fn a_client_that_hangs_up_is_counted() {
     let puppet = HttpPuppet::start(|_| async { Reply::Hang });
     let mut stream = TcpStream::connect(puppet.addr()).await.unwrap();
-    stream
-        .write_all(b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await
-        .unwrap();
+    stream.write_all(b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     while puppet.requests().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -77,22 +74,10 @@ async fn honest_servers_are_strict() {
 
     let legacy = HttpPuppet::start(honest_legacy(vec![], true));
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
-    assert!(
-        post(&legacy, "", initialize)
-            .await
-            .contains("mcp-session-id: session-1")
-    );
+    assert!(post(&legacy, "", initialize).await.contains("mcp-session-id: session-1"));
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-    assert!(
-        post(&legacy, "Mcp-Session-Id: session-1\r\n", ping)
-            .await
-            .starts_with("HTTP/1.1 200")
-    );
-    assert!(
-        post(&legacy, "Mcp-Session-Id: session-2\r\n", ping)
-            .await
-            .starts_with("HTTP/1.1 404")
-    );
+    assert!(post(&legacy, "Mcp-Session-Id: session-1\r\n", ping).await.starts_with("HTTP/1.1 200"));
+    assert!(post(&legacy, "Mcp-Session-Id: session-2\r\n", ping).await.starts_with("HTTP/1.1 404"));
     assert!(post(&legacy, "", ping).await.starts_with("HTTP/1.1 400"));
 
     let sse = HttpPuppet::start(honest_sse(vec![]));

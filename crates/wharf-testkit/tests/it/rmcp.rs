@@ -8,14 +8,7 @@ use wharf_testkit::{Puppet, puppet_path, rmcp_peer_path};
 async fn an_unscripted_puppet_is_honest_on_both_wires() {
     for wire in [Wire::Legacy, Wire::Modern] {
         let script = Puppet::new().args();
-        let seen = list_and_call(
-            wire,
-            &puppet_path(),
-            &[&script[0]],
-            "echo",
-            json!({"message": "hi"}),
-        )
-        .await;
+        let seen = list_and_call(wire, &puppet_path(), &[&script[0]], "echo", json!({"message": "hi"})).await;
         assert_eq!(seen.tools, ["echo"]);
         assert_eq!(seen.result["content"][0]["text"], r#"{"message":"hi"}"#);
     }

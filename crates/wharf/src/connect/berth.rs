@@ -169,8 +169,7 @@ impl Dock {
             self.events.publish(|| Event::Warning { server, message });
         }
         let inbox = self.inbox(config);
-        let yard =
-            Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
+        let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
         let started = started.map_err(|reason| Error::Connection {
             server: config.name.clone(),
@@ -179,18 +178,9 @@ impl Dock {
             stderr: StderrTail::default(),
             retryable: false,
         })?;
-        let link = Link::Pipe(PipeLink::start(
-            started.child,
-            started.stdin,
-            started.stdout,
-            Arc::clone(&inbox),
-        ));
-        Ok(Wire {
-            server: config.name.clone(),
-            transport: "stdio",
-            link,
-            inbox,
-        })
+        let link =
+            Link::Pipe(PipeLink::start(started.child, started.stdin, started.stdout, Arc::clone(&inbox)));
+        Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
     }
 
     pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
@@ -209,9 +199,7 @@ impl Dock {
 
 impl std::fmt::Debug for Dock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dock")
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
+        f.debug_struct("Dock").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -325,16 +313,10 @@ impl std::fmt::Debug for Berth {
 
 impl Place {
     fn tell(&self, state: State, reason: Option<String>) {
-        let changed = self
-            .state
-            .send_if_modified(|now| std::mem::replace(now, state) != state);
+        let changed = self.state.send_if_modified(|now| std::mem::replace(now, state) != state);
         if changed || reason.is_some() {
             let server = self.config.name.clone();
-            self.dock.events.publish(|| Event::State {
-                server,
-                state,
-                reason,
-            });
+            self.dock.events.publish(|| Event::State { server, state, reason });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A live connection: raw parameters in, raw result out, exactly one end for every request.
 
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -178,22 +178,13 @@ impl Connection {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Connection({}, {}, {})",
-            self.server(),
-            self.transport(),
-            self.info().revision
-        )
+        write!(f, "Connection({}, {}, {})", self.server(), self.transport(), self.info().revision)
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.wire.inbox.close(Closed {
-            reason: "it was closed".into(),
-            protocol: false,
-        });
+        self.0.wire.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
     }
 }
 
@@ -220,11 +211,7 @@ impl Wire {
             Ok(registered) => registered,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
         };
-        let mut flight = InFlight {
-            wire: self,
-            id: ticket.0,
-            landed: request.method == method::INITIALIZE,
-        };
+        let mut flight = InFlight { wire: self, id: ticket.0, landed: request.method == method::INITIALIZE };
         add_meta(request, base, ticket.0);
         let frame = wire::request(ticket.0, request.method, &request.params);
         let out = Outgoing {
@@ -235,15 +222,8 @@ impl Wire {
             headers: &request.headers,
         };
 
-        let waiting = Waiting {
-            wire: self,
-            life,
-            timeout: request.timeout,
-            hard: request.hard_timeout,
-        };
-        let ended = waiting
-            .run(out, answer, &mut steps, &mut request.on_progress)
-            .await;
+        let waiting = Waiting { wire: self, life, timeout: request.timeout, hard: request.hard_timeout };
+        let ended = waiting.run(out, answer, &mut steps, &mut request.on_progress).await;
         flight.landed |= !matches!(ended, Ended::TimedOut(_));
         drop(flight);
         ended
@@ -254,38 +234,20 @@ impl Wire {
         match ended {
             Ended::Answer(Ok(result)) => Ok(result),
             Ended::Answer(Err(Failure::Rpc(rpc))) => Err(match request.tool {
-                Some(tool) => Error::Tool {
-                    server,
-                    tool: tool.clone(),
-                    rpc,
-                },
-                None => Error::Rpc {
-                    server,
-                    method: request.method.to_owned(),
-                    rpc,
-                },
+                Some(tool) => Error::Tool { server, tool: tool.clone(), rpc },
+                None => Error::Rpc { server, method: request.method.to_owned(), rpc },
             }),
             Ended::Answer(Err(Failure::Malformed(reason))) => {
                 let reason = format!("its answer to `{}` cannot be taken: {reason}", request.method);
-                Err(Error::Protocol {
-                    server,
-                    reason,
-                    stderr: self.link.stderr(),
-                })
+                Err(Error::Protocol { server, reason, stderr: self.link.stderr() })
             }
-            Ended::Gone(closed, _) if closed.protocol => Err(Error::Protocol {
-                server,
-                reason: closed.reason,
-                stderr: self.link.stderr(),
-            }),
+            Ended::Gone(closed, _) if closed.protocol => {
+                Err(Error::Protocol { server, reason: closed.reason, stderr: self.link.stderr() })
+            }
             Ended::Answer(Err(Failure::Closed(closed))) => Err(self.lost(closed.reason, request)),
             Ended::Gone(closed, sent) if self.link.reached(sent) => Err(self.lost(closed.reason, request)),
             Ended::Gone(closed, _) => Err(self.not_sent(closed.reason)),
-            Ended::TimedOut(after) => Err(Error::Timeout {
-                server,
-                after,
-                stderr: self.link.stderr(),
-            }),
+            Ended::TimedOut(after) => Err(Error::Timeout { server, after, stderr: self.link.stderr() }),
             Ended::Failed(failure) => Err(self.failed(failure, request)),
         }
     }
@@ -298,15 +260,9 @@ impl Wire {
             LinkFailure::SessionExpired => {
                 self.not_sent("the server does not know our session any more".into())
             }
-            LinkFailure::Status {
-                status: status @ (401 | 403),
-                challenge,
-                body,
-            } => Error::Auth {
+            LinkFailure::Status { status: status @ (401 | 403), challenge, body } => Error::Auth {
                 server: self.server.clone(),
-                reason: format!("HTTP status {status} {}", challenge.unwrap_or(body))
-                    .trim_end()
-                    .to_owned(),
+                reason: format!("HTTP status {status} {}", challenge.unwrap_or(body)).trim_end().to_owned(),
             },
             // Somewhere on the way it failed; whether before or after it was run, nobody knows.
             LinkFailure::Status { status, body, .. } if status >= 500 => {
@@ -339,12 +295,7 @@ impl Wire {
             return self.not_sent(reason);
         }
         let (server, method) = (self.server.clone(), request.method.to_owned());
-        Error::UnknownOutcome {
-            server,
-            method,
-            reason,
-            stderr: self.link.stderr(),
-        }
+        Error::UnknownOutcome { server, method, reason, stderr: self.link.stderr() }
     }
 }
 
@@ -470,12 +421,8 @@ impl Drop for InFlight<'_> {
         let waited = self.wire.inbox.forget(self.id);
         if waited && !self.landed {
             let mut params = Members::new();
-            params
-                .number("requestId", self.id)
-                .text("reason", "the caller gave up");
-            self.wire
-                .link
-                .cancel(wire::notification(method::CANCELLED, &params));
+            params.number("requestId", self.id).text("reason", "the caller gave up");
+            self.wire.link.cancel(wire::notification(method::CANCELLED, &params));
         }
     }
 }

@@ -63,6 +63,10 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         wire.link.agreed(revision);
         ended = discover(wire, intro, revision, time).await;
     }
+    if let Some(revision) = offered_instead(&ended) {
+        let reason = format!("it refuses the revisions that it offers itself, {revision} among them");
+        return Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() });
+    }
     match ended {
         Ended::Answer(Ok(result)) => read_discover(wire, &result),
         Ended::Answer(Err(Failure::Rpc(rpc))) if rpc.code == code::UNSUPPORTED_VERSION => {
@@ -73,11 +77,7 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         }
         Ended::Answer(Err(Failure::Rpc(rpc))) if code::is_modern(rpc.code) => {
             let reason = format!("it refused `server/discover`: {rpc}");
-            Err(Error::Protocol {
-                server: wire.server.clone(),
-                reason,
-                stderr: wire.link.stderr(),
-            })
+            Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
         }
         // Any other error is how a server of the older era says that it does not know the question.
         Ended::Answer(Err(Failure::Rpc(_))) => Ok(Probe::Legacy),
@@ -97,8 +97,7 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
 async fn discover(wire: &Wire, intro: &Introduction, revision: Revision, time: Duration) -> Ended {
     let mut request = Request::new(method::DISCOVER, Members::new(), time);
     request.hard_timeout = time;
-    wire.attempt(&mut request, Some(&modern_meta(intro, revision)))
-        .await
+    wire.attempt(&mut request, Some(&modern_meta(intro, revision))).await
 }
 
 /// The modern revision that a server names when it refuses the one it was asked in.
@@ -142,9 +141,7 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
     if let Ended::TimedOut(_) = ended {
         return Err(Turned { error: not_ready(&wire, intro), refused: false });
     }
-    let result = wire
-        .judge(ended, &request)
-        .map_err(|error| Turned { error, refused })?;
+    let result = wire.judge(ended, &request).map_err(|error| Turned { error, refused })?;
     let info = read_initialize(&wire, &result)?;
     if info.revision.has_batches() {
         wire.inbox.allow_batches();
@@ -171,18 +168,12 @@ pub(super) fn modern(wire: Wire, info: ServerInfo, intro: &Introduction) -> Conn
 
 /// What to remember of a probe.
 pub(super) fn verdict(era: Era) -> Verdict {
-    Verdict {
-        era,
-        at: SystemTime::now(),
-    }
+    Verdict { era, at: SystemTime::now() }
 }
 
 impl From<Error> for Turned {
     fn from(error: Error) -> Self {
-        Self {
-            error,
-            refused: false,
-        }
+        Self { error, refused: false }
     }
 }
 
@@ -198,7 +189,7 @@ fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Shape {
-        supported_versions: Vec<String>,
+        supported_versions: Option<Vec<String>>,
         capabilities: Option<Json>,
         instructions: Option<String>,
         #[serde(rename = "_meta")]
@@ -213,18 +204,13 @@ fn read_discover(wire: &Wire, result: &Json) -> Result<Probe> {
     let Ok(shape) = result.to::<Shape>() else {
         return Ok(Probe::Legacy);
     };
+    // Some legacy servers answer any question with an empty result.
+    let Some(offered) = shape.supported_versions else { return Ok(Probe::Legacy) };
     // Some list their legacy revisions too; only a modern one may be used on the modern wire.
-    let ours = shape.supported_versions.iter().filter_map(|v| Revision::parse(v));
+    let ours = offered.iter().filter_map(|v| Revision::parse(v));
     let Some(revision) = ours.filter(|r| r.era() == Era::Modern).max() else {
-        let any_legacy = shape
-            .supported_versions
-            .iter()
-            .any(|v| Revision::parse(v).is_some());
-        return if any_legacy {
-            Ok(Probe::Legacy)
-        } else {
-            Err(unknown_versions(wire, &shape.supported_versions))
-        };
+        let any_legacy = offered.iter().any(|v| Revision::parse(v).is_some());
+        return if any_legacy { Ok(Probe::Legacy) } else { Err(unknown_versions(wire, &offered)) };
     };
     Ok(Probe::Modern(ServerInfo {
         revision,
@@ -265,17 +251,11 @@ fn not_ready(wire: &Wire, intro: &Introduction) -> Error {
 
 fn broken(wire: &Wire, method: &str, error: &serde_json::Error) -> Error {
     let reason = format!("its answer to `{method}` cannot be read: {error}");
-    Error::Protocol {
-        server: wire.server.clone(),
-        reason,
-        stderr: wire.link.stderr(),
-    }
+    Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() }
 }
 
 fn supported(data: Option<&Json>) -> Vec<String> {
-    data.and_then(|d| d.member("supported"))
-        .and_then(|s| s.to().ok())
-        .unwrap_or_default()
+    data.and_then(|d| d.member("supported")).and_then(|s| s.to().ok()).unwrap_or_default()
 }
 
 fn unknown_versions(wire: &Wire, versions: &[String]) -> Error {

@@ -207,9 +207,7 @@ impl Inbox {
     pub(crate) fn take_error(&self, call: u64, body: Bytes) -> bool {
         let mut messages = wire::parse_frame(body.clone(), self.limits.depth);
         match messages.pop() {
-            Some(Ok(Message::Response {
-                outcome: Err(error), ..
-            })) if messages.is_empty() => {
+            Some(Ok(Message::Response { outcome: Err(error), .. })) if messages.is_empty() => {
                 self.monitor.traffic(&self.server, false, &body);
                 self.deliver(call, Err(error));
                 true
@@ -221,10 +219,7 @@ impl Inbox {
     /// Ends a call whose answer came and cannot be taken. Nothing happens if it ended before.
     pub(crate) fn refuse(&self, call: u64, reason: String) {
         if self.waits(call) {
-            self.malformed(Malformed {
-                id: Some(call),
-                reason,
-            });
+            self.malformed(Malformed { id: Some(call), reason });
         }
     }
 
@@ -246,23 +241,14 @@ impl Inbox {
 
     fn sort(&self, message: Message) {
         match message {
-            Message::Response {
-                id: ReplyId::Number(id),
-                outcome,
-            } => self.deliver(id, outcome),
-            Message::Response {
-                id: ReplyId::Respelt(id),
-                ..
-            } => {
+            Message::Response { id: ReplyId::Number(id), outcome } => self.deliver(id, outcome),
+            Message::Response { id: ReplyId::Respelt(id), .. } => {
                 self.malformed(Malformed {
                     id: Some(id),
                     reason: "its id is not the number that was sent".into(),
                 });
             }
-            Message::Response {
-                id: ReplyId::Null,
-                outcome: Err(error),
-            } => self.nameless(error),
+            Message::Response { id: ReplyId::Null, outcome: Err(error) } => self.nameless(error),
             Message::Response { .. } => self.counters.stray_answer(),
             Message::Notification { method, params } => self.news(&method, params),
             Message::Request { id, method, params } => self.asked(id, method, params),
@@ -318,7 +304,9 @@ impl Inbox {
             method::PROGRESS => self.progress(params),
             method::LISTEN_ACKNOWLEDGED => Wanted::when(self.is_subscribed(params)),
             method::CANCELLED => Wanted::when(self.listened(params)),
-            _ => Wanted::when(self.peer.notification(&self.server, name, params) || self.is_subscribed(params)),
+            _ => {
+                Wanted::when(self.peer.notification(&self.server, name, params) || self.is_subscribed(params))
+            }
         };
         if wanted == Wanted::Yes {
             return;
@@ -352,8 +340,7 @@ impl Inbox {
     fn is_subscribed(&self, params: Option<&Json>) -> bool {
         let meta = params.and_then(|p| p.member("_meta"));
         let id = meta.and_then(|m| m.member(meta::SUBSCRIPTION_ID));
-        id.and_then(|id| id.as_str().parse().ok())
-            .is_some_and(|id| self.is_standing(id))
+        id.and_then(|id| id.as_str().parse().ok()).is_some_and(|id| self.is_standing(id))
     }
 
     /// The server ends a request that stood open. Over pipes it may say so like this.
@@ -412,10 +399,7 @@ impl Inbox {
             return;
         }
         let Ok(slot) = Arc::clone(&self.asking).try_acquire_owned() else {
-            self.answer(
-                &id,
-                &Err(RpcError::new(code::INTERNAL, "too many requests at once")),
-            );
+            self.answer(&id, &Err(RpcError::new(code::INTERNAL, "too many requests at once")));
             return;
         };
         let Some(back) = self.back.get().map(Arc::clone) else {
@@ -469,10 +453,7 @@ impl Inbox {
     pub(crate) async fn until_closed(&self) -> Closed {
         let mut watch = self.closed.subscribe();
         let ended = watch.wait_for(Option::is_some).await.ok().and_then(|c| c.clone());
-        ended.unwrap_or_else(|| Closed {
-            reason: "it was dropped".into(),
-            protocol: false,
-        })
+        ended.unwrap_or_else(|| Closed { reason: "it was dropped".into(), protocol: false })
     }
 
     pub(crate) fn strays(&self) -> Strays {

@@ -34,12 +34,7 @@ pub struct Progress {
 
 impl Life {
     pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>, standing: bool) -> Arc<Self> {
-        Arc::new(Self {
-            started: Instant::now(),
-            last_ms: AtomicU64::new(0),
-            sink,
-            standing,
-        })
+        Arc::new(Self { started: Instant::now(), last_ms: AtomicU64::new(0), sink, standing })
     }
 
     pub(crate) fn started(&self) -> Instant {

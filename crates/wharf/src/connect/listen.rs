@@ -52,10 +52,7 @@ async fn stay(live: Arc<Live>, notifications: Json) {
         }
         pause *= 2;
         // What changed while nobody listened was not heard.
-        if notifications
-            .member("toolsListChanged")
-            .is_some_and(|t| t.as_str() == "true")
-        {
+        if notifications.member("toolsListChanged").is_some_and(|t| t.as_str() == "true") {
             inbox.take(wire::notification(method::TOOLS_CHANGED, &Members::new()).into());
         }
     }

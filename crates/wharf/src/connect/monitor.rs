@@ -24,11 +24,7 @@ impl Monitor {
             self.events.publish(|| {
                 let cut = String::from_utf8_lossy(&frame[..frame.len().min(SHOWN)]);
                 let message = Foreign::from(self.redactor.redact(cut.trim_end()).into_owned());
-                Event::Traffic {
-                    server: server.clone(),
-                    sent,
-                    message,
-                }
+                Event::Traffic { server: server.clone(), sent, message }
             });
         }
     }

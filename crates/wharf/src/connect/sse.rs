@@ -63,10 +63,7 @@ impl SseLink {
         match answer::content(response.headers()) {
             Content::Events => {}
             Content::Json => {
-                return Err(fail(
-                    "it answers with JSON, not with a stream of events".into(),
-                    false,
-                ));
+                return Err(fail("it answers with JSON, not with a stream of events".into(), false));
             }
             Content::Other(what) => return Err(fail(what, false)),
         }
@@ -74,10 +71,7 @@ impl SseLink {
         let first = events.next(&mut Resume::default()).await;
         let first = first.map_err(|end| fail(reason_of(end), true))?;
         if first.name.as_deref() != Some("endpoint") {
-            return Err(fail(
-                "its stream does not begin with the event `endpoint`".into(),
-                false,
-            ));
+            return Err(fail("its stream does not begin with the event `endpoint`".into(), false));
         }
         let address = post_address(url, &String::from_utf8_lossy(&first.data)).map_err(|e| fail(e, false))?;
         target.uri = address
@@ -89,14 +83,8 @@ impl SseLink {
 
     fn start(target: Target, headers: HeaderMap, inbox: Arc<Inbox>, events: Events) -> Self {
         tokio::spawn(read_on(Arc::clone(&inbox), events));
-        let post = Arc::new(Post {
-            target,
-            headers,
-            inbox: Arc::clone(&inbox),
-            clerk: OnceLock::new(),
-        });
-        post.clerk
-            .get_or_init(|| Clerk::start(Arc::clone(&inbox), Arc::clone(&post)));
+        let post = Arc::new(Post { target, headers, inbox: Arc::clone(&inbox), clerk: OnceLock::new() });
+        post.clerk.get_or_init(|| Clerk::start(Arc::clone(&inbox), Arc::clone(&post)));
         let back = Arc::downgrade(&post);
         inbox.answer_through(move |frame| {
             if let Some(post) = back.upgrade() {
@@ -159,10 +147,7 @@ impl Post {
     }
 
     fn shut(&self) {
-        self.inbox.close(Closed {
-            reason: "it was closed".into(),
-            protocol: false,
-        });
+        self.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
     }
 }
 
@@ -175,10 +160,7 @@ impl Office for Post {
         if status.is_success() {
             Ok(())
         } else {
-            Err(format!(
-                "the server answered with HTTP status {}",
-                status.as_u16()
-            ))
+            Err(format!("the server answered with HTTP status {}", status.as_u16()))
         }
     }
 
@@ -219,15 +201,11 @@ fn post_address(stream: &Url, named: &str) -> Result<Url, String> {
         let cut: String = named.chars().take(200).collect();
         Escaped(&cut).to_string()
     };
-    let address = stream
-        .join(named.trim())
-        .map_err(|_| format!("the address it names is not one: `{}`", shown()))?;
+    let address =
+        stream.join(named.trim()).map_err(|_| format!("the address it names is not one: `{}`", shown()))?;
     let same = address.origin() == stream.origin() && address.origin().is_tuple();
     if !same || !address.username().is_empty() || address.password().is_some() {
-        return Err(format!(
-            "it wants messages posted to another place than its own: `{}`",
-            shown()
-        ));
+        return Err(format!("it wants messages posted to another place than its own: `{}`", shown()));
     }
     Ok(address)
 }

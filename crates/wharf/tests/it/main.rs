@@ -1,5 +1,10 @@
 //! Promises, proved at the boundary of the library.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail loudly")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test may fail loudly"
+)]
 
 mod ask;
 mod calls;
@@ -7,6 +12,7 @@ mod catalog;
 mod config;
 mod config_edit;
 mod config_trust;
+mod era;
 mod eras;
 mod frames;
 mod http;

@@ -34,9 +34,7 @@ async fn play(
     match (x.seen.line().as_str(), x.seen.path.as_str()) {
         ("GET", "/mcp") => {
             let mut events = x.events("").await;
-            events
-                .text(&format!("event: endpoint\ndata: {endpoint}\n\n"))
-                .await;
+            events.text(&format!("event: endpoint\ndata: {endpoint}\n\n")).await;
             let mut receiver = receiver.lock().await;
             while let Some(text) = receiver.recv().await {
                 if text.is_empty() || !events.text(&text).await {
@@ -59,10 +57,7 @@ async fn play(
             x.accepted().await;
         }
         (_, "/messages?sessionId=7") => x.accepted().await,
-        _ => {
-            x.reply(404, "content-type: text/html\r\n", "<p>Cannot POST</p>")
-                .await
-        }
+        _ => x.reply(404, "content-type: text/html\r\n", "<p>Cannot POST</p>").await,
     }
 }
 
@@ -92,14 +87,7 @@ async fn l30_an_old_server_is_spoken_with_over_its_stream() {
         assert_eq!(log[0].header("accept"), Some("text/event-stream"));
         assert!(log.iter().all(|s| s.header("x-key") == Some("opensesame")));
         let lines = server.asked();
-        assert_eq!(
-            lines[1..4],
-            [
-                "POST initialize",
-                "POST notifications/initialized",
-                "POST tools/call"
-            ]
-        );
+        assert_eq!(lines[1..4], ["POST initialize", "POST notifications/initialized", "POST tools/call"]);
         connection.close().await;
         assert_eq!(server.count("DELETE"), 0);
     }

@@ -35,10 +35,7 @@ impl Clerk {
     pub(crate) fn start(inbox: Arc<Inbox>, office: Arc<impl Office>) -> Self {
         let (queue, waiting) = mpsc::channel(WAITING);
         let task = tokio::spawn(work(waiting, inbox, office));
-        Self {
-            queue,
-            task: Mutex::new(Some(task)),
-        }
+        Self { queue, task: Mutex::new(Some(task)) }
     }
 
     /// Takes a message. Too many that wait end the connection: the server would miss some.

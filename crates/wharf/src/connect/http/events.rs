@@ -40,12 +40,7 @@ const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 
 impl Events {
     pub(crate) fn new(body: Incoming, max: usize) -> Self {
-        Self {
-            body,
-            parser: SseParser::new(max),
-            max,
-            idle: 0,
-        }
+        Self { body, parser: SseParser::new(max), max, idle: 0 }
     }
 
     /// The next event with data; ids and pauses are noted on the way. Half an event at the end is no event.
@@ -76,9 +71,7 @@ impl Events {
         // Twice, because an event of the largest size is idle until its end.
         if self.idle > self.max.saturating_mul(2) {
             let limit = self.max;
-            return Err(StreamEnd::TooMuch(format!(
-                "more than {limit} bytes came without an event"
-            )));
+            return Err(StreamEnd::TooMuch(format!("more than {limit} bytes came without an event")));
         }
         Ok(())
     }

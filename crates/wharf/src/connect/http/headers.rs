@@ -21,15 +21,8 @@ const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// They describe how one message travels, which is not for a configuration to say.
-const OURS: [&str; 7] = [
-    "connection",
-    "content-length",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+const OURS: [&str; 7] =
+    ["connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 const SENTINEL: (&str, &str) = ("=?base64?", "?=");
 
 /// What every POST to a server carries. This is where the secrets in `headers` are opened.
@@ -37,11 +30,7 @@ pub(crate) fn of_config(config: &ServerConfig, remote: &Remote) -> Result<Header
     let mut all = HeaderMap::with_capacity(remote.headers.len() + 8);
     for (name, value) in &remote.headers {
         let refuse = |why: &str| {
-            Error::config(format!(
-                "server `{}`: the header `{}` {why}",
-                config.name,
-                Escaped(name)
-            ))
+            Error::config(format!("server `{}`: the header `{}` {why}", config.name, Escaped(name)))
         };
         let key =
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse("is not the name of a header"))?;

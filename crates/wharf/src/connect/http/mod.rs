@@ -80,16 +80,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 impl HttpLink {
     /// A link that speaks the modern era until a handshake is made. Nothing is sent yet.
     pub(crate) fn new(target: Target, mut headers: HeaderMap, inbox: Arc<Inbox>) -> Self {
-        headers.insert(
-            headers::VERSION,
-            HeaderValue::from_static(Revision::NEWEST_MODERN.as_str()),
-        );
-        let manner = Manner {
-            era: Era::Modern,
-            headers,
-            session: None,
-            renewals: 0,
-        };
+        headers.insert(headers::VERSION, HeaderValue::from_static(Revision::NEWEST_MODERN.as_str()));
+        let manner = Manner { era: Era::Modern, headers, session: None, renewals: 0 };
         Self(Arc::new(Core {
             target,
             inbox,
@@ -104,11 +96,8 @@ impl HttpLink {
     pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         let core = &self.0;
         core.inbox.monitor.traffic(&core.inbox.server, true, &out.frame);
-        let call = Call {
-            id: out.id,
-            initialize: out.method == method::INITIALIZE,
-            body: Bytes::from(out.frame),
-        };
+        let call =
+            Call { id: out.id, initialize: out.method == method::INITIALIZE, body: Bytes::from(out.frame) };
         if call.initialize {
             core.begin_session(&call.body).await;
         }
@@ -127,9 +116,7 @@ impl HttpLink {
     /// The revision that was agreed on, which every later message repeats.
     pub(crate) fn agreed(&self, revision: Revision) {
         let mut manner = Manner::clone(&self.0.manner.load());
-        manner
-            .headers
-            .insert(headers::VERSION, HeaderValue::from_static(revision.as_str()));
+        manner.headers.insert(headers::VERSION, HeaderValue::from_static(revision.as_str()));
         self.0.manner.store(Arc::new(manner));
         if let Ok(mut greeting) = self.0.greeting.try_lock() {
             greeting.revision = Some(revision);
@@ -267,10 +254,7 @@ impl Core {
     }
 
     fn shut(&self) {
-        self.inbox.close(Closed {
-            reason: "it was closed".into(),
-            protocol: false,
-        });
+        self.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
         let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(news) = news {
             news.abort();

@@ -28,12 +28,7 @@ impl Dock {
         let target = self.target(config, remote)?;
         let inbox = self.inbox(config);
         let link = HttpLink::new(target, headers::of_config(config, remote)?, Arc::clone(&inbox));
-        let wire = Wire {
-            server: config.name.clone(),
-            transport: "http",
-            link: Link::Http(link),
-            inbox,
-        };
+        let wire = Wire { server: config.name.clone(), transport: "http", link: Link::Http(link), inbox };
         let key = era::key(config);
         let known = self.eras.get(&key).filter(|v| v.is_fresh(SystemTime::now()));
         if known.is_none_or(|v| v.era != Era::Legacy) {
@@ -79,12 +74,7 @@ impl Dock {
                 });
             }
         };
-        let wire = Wire {
-            server: config.name.clone(),
-            transport: "sse",
-            link: Link::Sse(link),
-            inbox,
-        };
+        let wire = Wire { server: config.name.clone(), transport: "sse", link: Link::Sse(link), inbox };
         handshake::initialize(wire, intro).await
     }
 

@@ -41,8 +41,7 @@ impl Core {
         manner.headers.remove(headers::VERSION);
         manner.set_session(None);
         self.manner.store(Arc::new(manner));
-        self.clerk
-            .get_or_init(|| Clerk::start(Arc::clone(&self.inbox), Arc::clone(self)));
+        self.clerk.get_or_init(|| Clerk::start(Arc::clone(&self.inbox), Arc::clone(self)));
         let back = Arc::downgrade(self);
         self.inbox.answer_through(move |frame| {
             if let Some(core) = back.upgrade() {
@@ -73,10 +72,7 @@ impl Core {
 
     /// Posts a message that has no answer.
     async fn deliver(&self, manner: &Manner, frame: Bytes) -> Result<(), LinkFailure> {
-        let sent = self
-            .target
-            .send(Method::POST, manner.headers.clone(), frame)
-            .await;
+        let sent = self.target.send(Method::POST, manner.headers.clone(), frame).await;
         let response = sent.map_err(answer::unreached)?;
         let status = response.status();
         // Read, so that the connection can be used again.
@@ -103,9 +99,7 @@ impl Core {
         fresh.renewals += 1;
         fresh.set_session(None);
         let renewed = async {
-            let session = self
-                .greet(&fresh, &greeting.initialize, greeting.revision)
-                .await?;
+            let session = self.greet(&fresh, &greeting.initialize, greeting.revision).await?;
             fresh.set_session(session);
             let told = self.deliver(&fresh, greeting.initialized.clone()).await;
             told.map_err(|e| format!("{e:?}"))
@@ -147,9 +141,7 @@ impl Core {
         let session = response.headers().get(headers::SESSION).cloned();
         let limits = &self.inbox.limits;
         let body = match answer::content(response.headers()) {
-            Content::Json => read_body(response.into_body(), limits.body)
-                .await
-                .map_err(|e| e.to_string())?,
+            Content::Json => read_body(response.into_body(), limits.body).await.map_err(|e| e.to_string())?,
             Content::Events => {
                 let mut events = Events::new(response.into_body(), limits.event);
                 let first = events.next(&mut Resume::default()).await;
@@ -158,9 +150,7 @@ impl Core {
             Content::Other(what) => return Err(what),
         };
         let revision = match wire::parse_frame(body, limits.depth).pop() {
-            Some(Ok(Message::Response {
-                outcome: Ok(result), ..
-            })) => result.member("protocolVersion"),
+            Some(Ok(Message::Response { outcome: Ok(result), .. })) => result.member("protocolVersion"),
             _ => return Err("it did not answer `initialize`".into()),
         };
         if agreed.map(|r| Json::of(r.as_str())) != revision {
@@ -245,10 +235,7 @@ impl Office for Core {
     async fn leave(&self) {
         let manner = self.manner.load_full();
         if let Some(session) = manner.session.clone() {
-            self.target
-                .clone()
-                .end_session(manner.headers.clone(), session)
-                .await;
+            self.target.clone().end_session(manner.headers.clone(), session).await;
         }
     }
 }

@@ -58,18 +58,10 @@ async fn l31_every_known_way_to_refuse_the_probe_means_legacy() {
             JSON,
             r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"Missing session ID"},"id":"server-error"}"#,
         ),
-        (
-            422,
-            "content-type: text/plain\r\n",
-            "Unexpected message, expect initialize request",
-        ),
+        (422, "content-type: text/plain\r\n", "Unexpected message, expect initialize request"),
         (404, "content-type: text/html\r\n", "<html>"),
         (405, "", ""),
-        (
-            200,
-            JSON,
-            r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}"#,
-        ),
+        (200, JSON, r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}"#),
         (
             200,
             JSON,
@@ -83,11 +75,7 @@ async fn l31_every_known_way_to_refuse_the_probe_means_legacy() {
         let mut dock = server::dock(Arc::new(Ears::default()));
         dock.eras = Arc::clone(&notes) as Arc<dyn EraStore>;
         let connection = dock.open(&server::http(&server.url())).await.unwrap();
-        assert_eq!(
-            connection.info().revision,
-            Revision::V2025_11_25,
-            "{status} {body}"
-        );
+        assert_eq!(connection.info().revision, Revision::V2025_11_25, "{status} {body}");
         assert_eq!(kind(&call(&connection).await), "ok");
         assert_eq!(notes.eras(), [Era::Legacy]);
         // The second time it is known.
@@ -98,13 +86,9 @@ async fn l31_every_known_way_to_refuse_the_probe_means_legacy() {
 
 #[tokio::test]
 async fn l31_an_outage_and_a_locked_door_are_no_evidence() {
-    for (status, expected) in [
-        (401, "auth"),
-        (403, "auth"),
-        (429, "connection"),
-        (500, "connection"),
-        (503, "connection"),
-    ] {
+    for (status, expected) in
+        [(401, "auth"), (403, "auth"), (429, "connection"), (500, "connection"), (503, "connection")]
+    {
         let server = old(
             status,
             "content-type: application/json\r\n",
@@ -166,13 +150,7 @@ async fn l31_an_old_verdict_is_not_relied_on() {
     let server = Server::start(|x| async move { x.result(discovered()).await }).await;
     for (age, era) in [(1, Era::Legacy), (25, Era::Modern)] {
         let notes = Notes::default();
-        notes.put(
-            "",
-            Verdict {
-                era: Era::Legacy,
-                at: SystemTime::now() - Duration::from_secs(age * 3600),
-            },
-        );
+        notes.put("", Verdict { era: Era::Legacy, at: SystemTime::now() - Duration::from_secs(age * 3600) });
         let mut dock = server::dock(Arc::new(Ears::default()));
         dock.eras = Arc::new(notes);
         let opened = dock.open(&server::http(&server.url())).await;

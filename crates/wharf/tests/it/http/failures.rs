@@ -31,8 +31,7 @@ async fn r_07_a_status_says_whether_the_call_may_be_made_again() {
             if status == 200 {
                 return x.result(done()).await;
             }
-            x.reply(status, "retry-after: -99999999999\r\n", "the reason\u{1b}[31m")
-                .await;
+            x.reply(status, "retry-after: -99999999999\r\n", "the reason\u{1b}[31m").await;
         })
         .await;
         let (connection, _) = connect(&server).await;
@@ -82,23 +81,11 @@ async fn r_07_content_that_is_no_answer_is_a_broken_protocol() {
     let table = [
         ("content-type: text/html\r\n", "<p>hi</p>", "text/html"),
         ("", "{}", "no content type"),
-        (
-            "content-type: application/json\r\ncontent-encoding: gzip\r\n",
-            "x",
-            "gzip",
-        ),
-        (
-            "content-type: application/json\r\n",
-            "{\"jsonrpc\":\"2.0\"",
-            "JSON",
-        ),
+        ("content-type: application/json\r\ncontent-encoding: gzip\r\n", "x", "gzip"),
+        ("content-type: application/json\r\n", "{\"jsonrpc\":\"2.0\"", "JSON"),
         ("content-type: application/json\r\n", "[]", "answer"),
         ("content-type: application/json\r\n", "", "answer"),
-        (
-            "content-type: application/json\r\n",
-            r#"{"jsonrpc":"2.0","id":77,"result":{}}"#,
-            "answer",
-        ),
+        ("content-type: application/json\r\n", r#"{"jsonrpc":"2.0","id":77,"result":{}}"#, "answer"),
     ];
     for (headers, body, says) in table {
         let server = modern(move |x| async move { x.reply(200, headers, body).await }).await;
@@ -133,11 +120,7 @@ async fn l36_bodies_and_events_have_a_limit() {
             })
             .await;
             let mut dock = server::dock(Arc::new(Ears::default()));
-            dock.limits = Limits {
-                event: LIMIT,
-                body: LIMIT,
-                ..Limits::default()
-            };
+            dock.limits = Limits { event: LIMIT, body: LIMIT, ..Limits::default() };
             let connection = dock.open(&server::http(&server.url())).await.unwrap();
             assert_eq!(kind(&call(&connection).await), expected, "{as_events} {size}");
             assert!(connection.is_open());
@@ -147,12 +130,7 @@ async fn l36_bodies_and_events_have_a_limit() {
 
 #[tokio::test]
 async fn exh_01_endless_events_and_floods_of_comments_are_cut() {
-    let floods = [
-        "data: xxxxxxxxxxxxxxxx",
-        ": nothing to say\n",
-        ":\n\n",
-        "event: x\n\n",
-    ];
+    let floods = ["data: xxxxxxxxxxxxxxxx", ": nothing to say\n", ":\n\n", "event: x\n\n"];
     for flood in floods {
         let server = modern(move |x| async move {
             let chunk = flood.repeat(1000);
@@ -231,9 +209,7 @@ async fn l30_headers_that_cannot_be_sent_are_a_configuration_error() {
     for (name, value) in [("bad name", "x"), ("X-Ok", "two\nlines"), ("Content-Length", "3")] {
         let mut config = server::http(&server.url());
         let mut remote = server::remote(&server.url());
-        remote
-            .headers
-            .insert(name.into(), wharf::secret::Secret::new(value));
+        remote.headers.insert(name.into(), wharf::secret::Secret::new(value));
         config.transport = wharf::config::Transport::Http(remote);
         let dock = server::dock(Arc::new(Ears::default()));
         assert_eq!(dock.open(&config).await.unwrap_err().kind(), "config", "{name}");

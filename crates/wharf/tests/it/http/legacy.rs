@@ -24,18 +24,9 @@ async fn l31_a_legacy_session_goes_with_every_request_and_is_ended() {
     assert_eq!(initialize.header("mcp-session-id"), None);
     assert_eq!(initialize.header("mcp-protocol-version"), None);
     assert_eq!(initialize.header("mcp-method"), None);
-    for line in [
-        "POST notifications/initialized",
-        "POST tools/call",
-        "GET",
-        "DELETE",
-    ] {
+    for line in ["POST notifications/initialized", "POST tools/call", "GET", "DELETE"] {
         assert_eq!(find(line).header("mcp-session-id"), Some("s1"), "{line}");
-        assert_eq!(
-            find(line).header("mcp-protocol-version"),
-            Some("2025-11-25"),
-            "{line}"
-        );
+        assert_eq!(find(line).header("mcp-protocol-version"), Some("2025-11-25"), "{line}");
         assert_eq!(find(line).header("mcp-method"), None, "{line}");
         assert_eq!(find(line).header("x-key"), Some("opensesame"), "{line}");
     }
@@ -147,11 +138,7 @@ async fn l31_a_stream_is_resumed_a_few_times_in_vain_and_no_more() {
     .await;
     let (connection, _) = connect(&server).await;
     assert_eq!(kind(&call(&connection).await), "unknown_outcome");
-    let resumes = server
-        .log()
-        .iter()
-        .filter(|s| s.header("last-event-id").is_some())
-        .count();
+    let resumes = server.log().iter().filter(|s| s.header("last-event-id").is_some()).count();
     assert_eq!(resumes, 5);
 }
 
@@ -256,10 +243,7 @@ async fn forgetful(refuse: (u16, &'static str), runs: &Arc<AtomicUsize>) -> Serv
 async fn l35_a_forgotten_session_is_made_again_once_and_every_call_runs_once() {
     let ways = [
         (404, ""),
-        (
-            404,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#,
-        ),
+        (404, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#),
         (
             400,
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#,
@@ -278,10 +262,7 @@ async fn l35_a_forgotten_session_is_made_again_once_and_every_call_runs_once() {
         // Whoever keeps the list of tools asks again: another server may answer now.
         assert_eq!(ears.count("notifications/tools/list_changed"), 1);
         connection.close().await;
-        assert_eq!(
-            server.until_asked("DELETE").await.header("mcp-session-id"),
-            Some("s2")
-        );
+        assert_eq!(server.until_asked("DELETE").await.header("mcp-session-id"), Some("s2"));
     }
 }
 

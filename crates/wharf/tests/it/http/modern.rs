@@ -162,23 +162,14 @@ async fn l31_listening_brings_news_and_is_opened_again_but_not_for_ever() {
                 return x.result(done()).await;
             }
             let id = x.seen.body["id"].clone();
-            assert_eq!(
-                x.seen.body["params"]["notifications"],
-                json!({"toolsListChanged": true})
-            );
+            assert_eq!(x.seen.body["params"]["notifications"], json!({"toolsListChanged": true}));
             let mut events = x.events("").await;
-            events
-                .message(&news(&id, "notifications/subscriptions/acknowledged"))
-                .await;
+            events.message(&news(&id, "notifications/subscriptions/acknowledged")).await;
             // News that nobody wants, on a stream that was asked for: none of it is held against the server.
             for _ in 0..150 {
-                events
-                    .message(&news(&id, "notifications/resources/updated"))
-                    .await;
+                events.message(&news(&id, "notifications/resources/updated")).await;
             }
-            events
-                .message(&news(&id, "notifications/tools/list_changed"))
-                .await;
+            events.message(&news(&id, "notifications/tools/list_changed")).await;
             count.fetch_add(1, Ordering::SeqCst);
             events.end().await;
         }

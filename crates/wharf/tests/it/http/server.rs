@@ -70,11 +70,7 @@ impl Server {
                 tokio::spawn(serve(stream, Arc::clone(&play), Arc::clone(&sender)));
             }
         });
-        Self {
-            address,
-            connections,
-            log,
-        }
+        Self { address, connections, log }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -171,10 +167,7 @@ impl Exchange {
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{headers}transfer-encoding: chunked\r\n\r\n"
         );
         let _ = self.stream.write_all(head.as_bytes()).await;
-        Events {
-            stream: self.stream,
-            back: self.back,
-        }
+        Events { stream: self.stream, back: self.back }
     }
 }
 
@@ -247,12 +240,7 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
     let mut first = lines.next()?.split(' ').map(str::to_owned);
     let headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| {
-            (
-                name.to_ascii_lowercase(),
-                value.trim_matches([' ', '\t']).to_owned(),
-            )
-        })
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_matches([' ', '\t']).to_owned()))
         .collect();
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
@@ -283,11 +271,7 @@ impl Ears {
         let mut bell = self.bell.subscribe();
         let met = bell.wait_for(|_| self.count(method) >= times);
         let met = tokio::time::timeout(PATIENCE, met).await.is_ok();
-        assert!(
-            met,
-            "{method} was heard {} times, not {times}",
-            self.count(method)
-        );
+        assert!(met, "{method} was heard {} times, not {times}", self.count(method));
     }
 
     pub(crate) fn count(&self, method: &str) -> usize {
@@ -332,10 +316,7 @@ pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
 
 pub(crate) fn remote(url: &str) -> Remote {
     let headers = [("X-Key".to_owned(), Secret::new("opensesame"))];
-    Remote {
-        url: SecretUrl::new(url.parse().unwrap()),
-        headers: headers.into_iter().collect(),
-    }
+    Remote { url: SecretUrl::new(url.parse().unwrap()), headers: headers.into_iter().collect() }
 }
 
 pub(crate) fn http(url: &str) -> ServerConfig {
