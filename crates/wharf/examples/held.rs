@@ -16,7 +16,8 @@ async fn main() {
     let program = args.next().unwrap();
     let policy = Policy::strict().with_commands([program.clone()]);
     let server = ServerConfig::stdio(ServerName::parse("held").unwrap(), program, args);
-    let host = Host::builder().policy(policy).environment(std::env::vars()).server(server).start().await.unwrap();
+    let host =
+        Host::builder().policy(policy).environment(std::env::vars()).server(server).start().await.unwrap();
     host.berth("held").unwrap().connect().await.unwrap();
     println!("ready");
     std::future::pending::<()>().await;

@@ -164,8 +164,7 @@ impl Dock {
             self.events.publish(|| Event::Warning { server, message });
         }
         let inbox = self.inbox(config);
-        let yard =
-            Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
+        let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
         let started = started.map_err(|reason| Error::Connection {
             server: config.name.clone(),

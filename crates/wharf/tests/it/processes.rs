@@ -128,13 +128,14 @@ async fn l18_a_server_that_closes_its_output_is_lost_and_ended_though_it_lives()
 
 #[tokio::test]
 async fn prc_03_nothing_is_left_when_wharf_itself_is_killed() {
-    for setsid in [false, true] {
+    // A server that leaves at the end of its input leaves its group behind.
+    for (setsid, stays) in [(false, false), (false, true), (true, true)] {
         let files = folder();
         let (pid, below) = (at(&files, "pid"), at(&files, "below"));
         let script = Puppet::new().pid(&pid).with(|s| {
             s.spawn_grandchild = grandchild(&below, setsid);
-            s.ignore_eof = true;
-            s.ignore_term = true;
+            s.ignore_eof = stays;
+            s.ignore_term = stays;
         });
         let mut held = Command::new(held_path())
             .arg(puppet_path())

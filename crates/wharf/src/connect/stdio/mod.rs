@@ -70,8 +70,9 @@ pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: Monitor) ->
 async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<Started, String> {
     let server: ServerName = permit.server().clone();
     let program = permit.program().display().to_string();
-    let spawned =
-        spawner::spawn(permit, yard.scratch).await.map_err(|e| format!("`{program}` cannot be started: {e}"))?;
+    let spawned = spawner::spawn(permit, yard.scratch)
+        .await
+        .map_err(|e| format!("`{program}` cannot be started: {e}"))?;
     let (tell_exit, exit) = watch::channel(None);
     let group = Arc::new(stop::Group::new(spawned.pid, exit.clone(), spawned.folder, yard.grace));
     let stderr = Tail::follow(spawned.stderr, server, monitor.clone());

@@ -19,7 +19,7 @@ while read -r line; do
     -*) n=${line#-}; case $groups in *" $n "*) groups="${groups%% $n *} ${groups#* $n }" ;; esac ;;
   esac
 done
-for group in $groups; do kill -STOP -- "-$group" 2>/dev/null; done
+for group in $groups; do kill -s STOP -- "-$group" 2>/dev/null; done
 tree=$groups more=1
 while [ $more = 1 ]; do
   more=0
@@ -30,8 +30,8 @@ while [ $more = 1 ]; do
     case $tree in *" $pid "*) continue ;; *" $parent "*) tree="$tree$pid " more=1 ;; esac
   done
 done
-for pid in $tree; do kill -9 "$pid" 2>/dev/null; done
-for group in $groups; do kill -9 -- "-$group" 2>/dev/null; done
+for pid in $tree; do kill -s KILL "$pid" 2>/dev/null; done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 "#;
 
 /// This server's group dies with us.
