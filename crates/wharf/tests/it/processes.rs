@@ -128,17 +128,19 @@ async fn l18_a_server_that_closes_its_output_is_lost_and_ended_though_it_lives()
 
 #[tokio::test]
 async fn prc_03_nothing_is_left_when_wharf_itself_is_killed() {
-    for setsid in [false, true] {
-        let files = folder();
+    // A server that leaves at the end of its input leaves its group behind.
+    for (setsid, stays) in [(false, false), (false, true), (true, true)] {
+        let (files, scratch) = (folder(), folder());
         let (pid, below) = (at(&files, "pid"), at(&files, "below"));
         let script = Puppet::new().pid(&pid).with(|s| {
             s.spawn_grandchild = grandchild(&below, setsid);
-            s.ignore_eof = true;
-            s.ignore_term = true;
+            s.ignore_eof = stays;
+            s.ignore_term = stays;
         });
         let mut held = Command::new(held_path())
             .arg(puppet_path())
             .args(script.args())
+            .env("TMPDIR", scratch.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -148,9 +150,11 @@ async fn prc_03_nothing_is_left_when_wharf_itself_is_killed() {
         assert_eq!(line.trim(), "ready");
         let (server, grandchild) = (pid_in(&pid).await, pid_in(&below).await);
         assert!(is_alive(server) && is_alive(grandchild), "they live as long as it does");
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
         held.kill().unwrap();
         held.wait().unwrap();
         until("nothing is left", || !is_alive(server) && !is_alive(grandchild)).await;
+        until("its folder is gone", || std::fs::read_dir(scratch.path()).unwrap().count() == 0).await;
     }
 }
 

@@ -88,7 +88,7 @@ fn start(permit: &LaunchPermit, scratch: &Path, runtime: &Handle) -> io::Result<
     watchdog::close_inherited();
     let mut process = command.spawn()?;
     let pid = process.id().ok_or_else(|| io::Error::other("it ended at once"))?;
-    watchdog::guard(pid);
+    watchdog::guard(pid, folder.as_ref().map(|f| f.0.as_path()));
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {

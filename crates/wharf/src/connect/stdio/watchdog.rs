@@ -5,21 +5,26 @@
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// `+N` adds a group, `-N` takes it away. At the end of input every group that is left is killed, and what left its group
-/// with `setsid` too, as far as its parents still live: they are stopped first, so that none of them gets away meanwhile.
+/// `+N FOLDER` adds a group and the folder that is its own, `-N` takes both away. At the end of input every group that is
+/// left is killed, and what left its group with `setsid` too, as far as its parents still live; then their folders go.
+/// Nothing is stopped first: a stopped group whose parent is just dying is sent SIGHUP, and its children would get away.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM QUIT
-groups=' '
+groups=' ' folders='|'
 while read -r line; do
+  n=${line#?}; n=${n%% *}
   case $line in
-    +*) groups="$groups${line#+} " ;;
-    -*) n=${line#-}; case $groups in *" $n "*) groups="${groups%% $n *} ${groups#* $n }" ;; esac ;;
+    '+'*' '*) groups="$groups$n " folders="$folders$n:${line#* }|" ;;
+    '+'*) groups="$groups$n " ;;
+    '-'*)
+      case $groups in *" $n "*) groups="${groups%% $n *} ${groups#* $n }" ;; esac
+      case $folders in *"|$n:"*) rest=${folders#*"|$n:"}; folders="${folders%%"|$n:"*}|${rest#*"|"}" ;; esac ;;
   esac
 done
-for group in $groups; do kill -STOP -- "-$group" 2>/dev/null; done
 tree=$groups more=1
 while [ $more = 1 ]; do
   more=0
@@ -30,13 +35,19 @@ while [ $more = 1 ]; do
     case $tree in *" $pid "*) continue ;; *" $parent "*) tree="$tree$pid " more=1 ;; esac
   done
 done
-for pid in $tree; do kill -9 "$pid" 2>/dev/null; done
-for group in $groups; do kill -9 -- "-$group" 2>/dev/null; done
+for pid in $tree; do kill -s KILL "$pid" 2>/dev/null; done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
+set -f; IFS='|'
+for entry in $folders; do case $entry in *:/*/wharf-*) /bin/rm -rf -- "${entry#*:}" ;; esac; done
 "#;
 
-/// This server's group dies with us.
-pub(super) fn guard(pid: u32) {
-    tell(&format!("+{pid}\n"));
+/// This server's group dies with us, and its folder goes.
+pub(super) fn guard(pid: u32, folder: Option<&Path>) {
+    // What stands between two entries cannot stand in one; such a folder stays.
+    match folder.and_then(Path::to_str).filter(|folder| !folder.contains(['|', '\n'])) {
+        Some(folder) => tell(&format!("+{pid} {folder}\n")),
+        None => tell(&format!("+{pid}\n")),
+    }
 }
 
 /// This server's group is gone.
