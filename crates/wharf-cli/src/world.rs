@@ -47,6 +47,8 @@ pub(crate) struct Terminals {
     pub(crate) stderr: bool,
 }
 
+/// A terminal that says it is narrower does not know: pseudo terminals start with no width at all.
+const NARROWEST: u16 = 20;
 /// Used where the terminal does not tell its width.
 const USUAL_WIDTH: u16 = 100;
 
@@ -69,7 +71,10 @@ impl World {
                 stdout: std::io::stdout().is_terminal(),
                 stderr: std::io::stderr().is_terminal(),
             },
-            width: comfy_table::Table::new().width().unwrap_or(USUAL_WIDTH),
+            width: comfy_table::Table::new()
+                .width()
+                .filter(|width| *width >= NARROWEST)
+                .unwrap_or(USUAL_WIDTH),
         })
     }
 

@@ -1,6 +1,35 @@
-//! Wharf docks MCP servers for agents.
+//! Wharf docks MCP servers for agents: it starts or reaches every Model Context Protocol server, decides what may run
+//! and who may call what, and gives all their tools one registry. This is the library; the `wharf` binary is built on it.
 //!
-//! The rooms stand in the order of the data: each uses only the rooms above it.
+//! ```no_run
+//! use serde_json::json;
+//! use wharf::Host;
+//! use wharf::config::{self, Sources};
+//! use wharf::policy::Policy;
+//!
+//! # async fn run() -> wharf::Result<()> {
+//! let sources = Sources { explicit: vec![".mcp.json".into()], env: std::env::vars().collect(), ..Sources::default() };
+//! let config = config::load(&sources)?;
+//! let host = Host::builder()
+//!     .policy(Policy::from(&config.policy))
+//!     .servers(config.servers.into_values())
+//!     .environment(std::env::vars())
+//!     .start()
+//!     .await?;
+//! let outcome = host.call("github_create_issue", json!({"owner": "me", "repo": "boat", "title": "It leaks"})).await;
+//! println!("{}", outcome.into_result()?.to_text());
+//! host.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The library never prints, never reads the environment or the home folder, and never exits: the world is passed in.
+//!
+//! # The rooms
+//!
+//! They stand in the order of the data, and each uses only the rooms above it. Reading order, dependency order and the
+//! way of a call are one list: the vocabulary ([`text`] to [`event`]), the way in ([`config`] to [`connect`]), the way
+//! through ([`catalog`] to [`outcome`]), and the whole ([`host`]).
 
 pub mod text;
 pub mod names;

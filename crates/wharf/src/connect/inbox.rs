@@ -1,18 +1,18 @@
 //! Everything a server sends, whatever it came through, is sorted here: answers to their calls, progress to its call,
 //! requests and news to the owner. What fits nowhere is counted, and too much of it ends the connection.
 
+mod news;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use serde::Deserialize;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::Peer;
-use super::life::{Life, Progress};
+use super::life::Life;
 use super::monitor::Monitor;
-use crate::event::Event;
-use crate::mcp::{code, meta, method};
+use crate::mcp::{code, method};
 use crate::names::ServerName;
 use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcError, Ticket};
 
@@ -68,21 +68,9 @@ pub struct Strays {
     pub notifications: u64,
 }
 
-/// A request stands open to hear news as long as this lives.
-pub(crate) struct Standing(Arc<Inbox>);
-
 struct Waiting {
     reply: oneshot::Sender<Result<Json, Failure>>,
     life: Arc<Life>,
-}
-
-/// Whether somebody wants a notification.
-#[derive(PartialEq)]
-enum Wanted {
-    Yes,
-    /// Somebody did, and has gone.
-    TooLate,
-    No,
 }
 
 #[derive(Default)]
@@ -96,8 +84,6 @@ struct Counters {
 const CLOSED: &str = "it was closed";
 /// The most requests of one server that are answered at the same time.
 const ASKING: usize = 16;
-/// How much of a message is shown in a `Traffic` event, and of the words that come with progress.
-const SHOWN: usize = 4096;
 
 // === impl Inbox ===
 
@@ -298,101 +284,6 @@ impl Inbox {
         }
     }
 
-    fn news(&self, name: &str, params: Option<Json>) {
-        let params = params.as_ref();
-        let wanted = match name {
-            method::PROGRESS => self.progress(params),
-            method::LISTEN_ACKNOWLEDGED => Wanted::when(self.is_subscribed(params)),
-            method::CANCELLED => Wanted::when(self.listened(params)),
-            _ => {
-                Wanted::when(self.peer.notification(&self.server, name, params) || self.is_subscribed(params))
-            }
-        };
-        if wanted == Wanted::Yes {
-            return;
-        }
-        self.counters.notifications.fetch_add(1, Ordering::Relaxed);
-        if wanted == Wanted::TooLate || self.is_idle() {
-            return;
-        }
-        let seen = self.unexpected.fetch_add(1, Ordering::Relaxed) + 1;
-        if seen > self.limits.unexpected_notifications {
-            let limit = self.limits.unexpected_notifications;
-            self.close(Closed {
-                reason: format!("more than {limit} notifications that nobody asked for while a call waits"),
-                protocol: true,
-            });
-        }
-    }
-
-    /// No call waits; requests that stand open to hear news do not count.
-    fn is_idle(&self) -> bool {
-        self.pending.len() <= self.standing.load(Ordering::Relaxed)
-    }
-
-    /// One more request stands open to hear news, until the guard goes.
-    pub(crate) fn stand(self: &Arc<Self>) -> Standing {
-        self.standing.fetch_add(1, Ordering::Relaxed);
-        Standing(Arc::clone(self))
-    }
-
-    /// Whether a notification says that it belongs to a request of ours that stands open.
-    fn is_subscribed(&self, params: Option<&Json>) -> bool {
-        let meta = params.and_then(|p| p.member("_meta"));
-        let id = meta.and_then(|m| m.member(meta::SUBSCRIPTION_ID));
-        id.and_then(|id| id.as_str().parse().ok()).is_some_and(|id| self.is_standing(id))
-    }
-
-    /// The server ends a request that stood open. Over pipes it may say so like this.
-    fn listened(&self, params: Option<&Json>) -> bool {
-        let id = params.and_then(|p| p.member("requestId"));
-        let id = id.and_then(|id| id.as_str().parse().ok());
-        let Some(id) = id.filter(|id| self.is_standing(*id)) else {
-            return false;
-        };
-        self.deliver(id, Ok(Json::empty_object()));
-        true
-    }
-
-    fn is_standing(&self, id: u64) -> bool {
-        self.pending.with(id, |waiting| waiting.life.standing) == Some(true)
-    }
-
-    fn progress(&self, params: Option<&Json>) -> Wanted {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Shape {
-            progress_token: Json,
-            progress: f64,
-            total: Option<f64>,
-            message: Option<String>,
-        }
-        let Some(shape) = params.and_then(|p| p.to::<Shape>().ok()) else {
-            return Wanted::No;
-        };
-        let Ok(id) = shape.progress_token.as_str().parse::<u64>() else {
-            return Wanted::No;
-        };
-        let Some(life) = self.pending.with(id, |waiting| Arc::clone(&waiting.life)) else {
-            // Many servers go on after a cancellation; other calls must not pay for that.
-            let was_ours = (1..=self.last.load(Ordering::Relaxed)).contains(&id);
-            return if was_ours { Wanted::TooLate } else { Wanted::No };
-        };
-        let progress = Progress {
-            progress: shape.progress,
-            total: shape.total,
-            message: shape.message.map(|text| text.chars().take(SHOWN).collect::<String>().into()),
-        };
-        self.monitor.events.publish(|| Event::Progress {
-            server: self.server.clone(),
-            progress: progress.progress,
-            total: progress.total,
-            message: progress.message.clone(),
-        });
-        life.sign(progress);
-        Wanted::Yes
-    }
-
     fn asked(&self, id: Json, name: String, params: Option<Json>) {
         if name == method::PING {
             self.answer(&id, &Ok(Json::empty_object()));
@@ -472,14 +363,6 @@ fn write_answer(id: &Json, outcome: &Result<Json, RpcError>) -> Vec<u8> {
     }
 }
 
-// === impl Wanted ===
-
-impl Wanted {
-    fn when(wanted: bool) -> Self {
-        if wanted { Self::Yes } else { Self::No }
-    }
-}
-
 // === impl Closed ===
 
 impl Closed {
@@ -490,14 +373,6 @@ impl Closed {
 
     pub(crate) fn is_by_us(&self) -> bool {
         self.reason == CLOSED
-    }
-}
-
-// === impl Standing ===
-
-impl Drop for Standing {
-    fn drop(&mut self) {
-        self.0.standing.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -58,6 +58,7 @@ impl Policy {
                 request.server
             ));
         }
+        warnings.extend(relative_path(stdio, &args, request));
         Ok(LaunchPermit {
             server: request.server.clone(),
             program: program(request)?,
@@ -112,6 +113,19 @@ impl Policy {
             }
         }
     }
+}
+
+/// A path that starts with a dot means the folder the server starts in, which is not the project's unless `cwd` says so.
+fn relative_path(stdio: &Stdio, args: &[String], request: &LaunchRequest<'_>) -> Option<String> {
+    let dotted =
+        |arg: &&String| matches!(arg.as_str(), "." | "..") || arg.starts_with("./") || arg.starts_with("../");
+    let arg = args.iter().find(dotted).filter(|_| stdio.cwd.is_none())?;
+    Some(format!(
+        "server `{}` starts in an empty folder, where its argument `{}` leads nowhere; give it a `cwd`, or write the \
+         whole path",
+        request.server,
+        Escaped(arg)
+    ))
 }
 
 // === impl LaunchRequest ===
