@@ -224,7 +224,7 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
             Ok(0) => break ending.wait().await,
             Ok(_) => {
                 while let Some(line) = lines.next_line() {
-                    take_line(&inbox, line, &mut banner);
+                    take_line(&inbox, line, lines.is_plain(), &mut banner);
                 }
                 if inbox.is_closed() {
                     return;
@@ -249,7 +249,7 @@ struct Banner {
     left: usize,
 }
 
-fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
+fn take_line(inbox: &Inbox, line: Line, plain: bool, banner: &mut Banner) {
     match line {
         Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
@@ -267,7 +267,7 @@ fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
         }
         Line::Text(text) => {
             banner.left = inbox.limits.banner_lines;
-            inbox.take(text);
+            if plain { inbox.take_plain(text) } else { inbox.take(text) }
         }
         Line::TooLong { id, length } => {
             let limit = inbox.limits.line;

@@ -149,7 +149,7 @@ fn check(raw: &Json) -> Result<bool, String> {
         return Err(format!("the result of `tools/call` has the unknown `resultType` {shown}"));
     }
     // A result without `content` is against the protocol, but the tool ran: it is taken as an empty one.
-    if content.is_some_and(|c| !c.as_str().starts_with('[')) {
+    if content.is_some_and(|c| c.bytes().first() != Some(&b'[')) {
         return Err("the `content` of the result is not a list".into());
     }
     match is_error.as_ref().map(Json::as_str) {

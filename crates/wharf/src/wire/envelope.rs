@@ -84,9 +84,13 @@ pub fn is_batch(frame: &[u8]) -> bool {
     first_visible(frame) == Some(b'[')
 }
 
-/// Takes a frame of one message apart.
-pub fn parse_message(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
-    parse_one(frame, max_depth)
+/// Takes a frame of one message apart. `plain` says that it is known to be ASCII without control characters
+/// ([`super::Lines::is_plain`]), so that it need not be looked through for them.
+pub fn parse_message(frame: Bytes, max_depth: usize, plain: bool) -> Result<Message, Malformed> {
+    if !plain {
+        return parse_one(frame, max_depth);
+    }
+    take_apart(Parts::read(&frame, &Scanner::of_plain(&frame, max_depth)), &frame)
 }
 
 /// Takes one frame apart. A batch gives its messages in order; whether batches are allowed is for the caller to say.
@@ -117,9 +121,14 @@ fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError>
 }
 
 fn parse_one(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
-    match Parts::read(&frame, max_depth) {
-        Ok(parts) => parts.into_message(&frame),
-        Err(e) => Err(Malformed { id: IdFinder::look(&frame), reason: format!("not acceptable JSON: {e}") }),
+    let scanner = Scanner::of_bytes(&frame, max_depth).map_err(JsonError::Utf8);
+    take_apart(scanner.and_then(|scanner| Parts::read(&frame, &scanner)), &frame)
+}
+
+fn take_apart(parts: Result<Parts, JsonError>, frame: &Bytes) -> Result<Message, Malformed> {
+    match parts {
+        Ok(parts) => parts.into_message(frame),
+        Err(e) => Err(Malformed { id: IdFinder::look(frame), reason: format!("not acceptable JSON: {e}") }),
     }
 }
 
@@ -140,8 +149,7 @@ struct Parts {
 const OUTLINE: usize = 16;
 
 impl Parts {
-    fn read(frame: &[u8], max_depth: usize) -> Result<Self, JsonError> {
-        let scanner = Scanner::of_bytes(frame, max_depth).map_err(JsonError::Utf8)?;
+    fn read(frame: &[u8], scanner: &Scanner<'_>) -> Result<Self, JsonError> {
         let mut parts = Self::default();
         let mut outline = Vec::new();
         let mut others = HashSet::new();

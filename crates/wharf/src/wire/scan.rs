@@ -33,6 +33,11 @@ impl<'a> Scanner<'a> {
         Ok(Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: !control })
     }
 
+    /// Takes a text that is known to be ASCII without control characters.
+    pub(crate) fn of_plain(text: &'a [u8], max_depth: usize) -> Self {
+        Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: true }
+    }
+
     /// Takes a text that is known to be UTF-8.
     pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
         let text = text.as_bytes();
@@ -211,8 +216,11 @@ impl<'a> Scanner<'a> {
         loop {
             match self.byte(stop) {
                 Some(b'"') => return Ok(stop + 1),
-                // A string with an escape is likely a long one.
-                Some(b'\\') => stop = self.far_stop(self.escape(stop)?)?,
+                // A string with an escape is likely a long one, and the escape a line break or a quote.
+                Some(b'\\') => {
+                    let simple = self.byte(stop + 1).is_some_and(|b| matches!(b, b'n' | b'"' | b'\\' | b't'));
+                    stop = self.far_stop(if simple { stop + 2 } else { self.escape(stop)? })?;
+                }
                 Some(_) => stop = self.far_stop(stop)?,
                 None => return self.bad("a string does not end", self.text.len()),
             }
@@ -235,6 +243,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next quote or backslash, or the end of the text.
+    #[inline]
     fn far_stop(&self, at: usize) -> Result<usize, Bad> {
         let rest = &self.text[at.min(self.text.len())..];
         let found = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
@@ -337,7 +346,7 @@ const NEAR: usize = 16;
 
 /// Whether any byte is a control character, and whether any is beyond ASCII. Written without an early exit inside a
 /// block, so that the compiler uses wide registers.
-fn classify(bytes: &[u8]) -> (bool, bool) {
+pub(super) fn classify(bytes: &[u8]) -> (bool, bool) {
     let (mut control, mut foreign) = (false, false);
     for block in bytes.chunks(4096) {
         let (below, above) =

@@ -110,7 +110,7 @@ fn start(permit: &LaunchPermit, scratch: &Path, runtime: &Handle) -> io::Result<
 }
 
 /// How much a server may write before it waits for us.
-const PIPE: usize = 1024 * 1024;
+const PIPE: usize = 256 * 1024;
 
 // === impl OwnFolder ===
 
