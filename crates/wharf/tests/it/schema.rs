@@ -457,3 +457,32 @@ fn l54_a_misfit_becomes_the_error_of_its_tool() {
     let error = Misfit::Schema { reason: "it is too large".into() }.into_error(server, tool);
     assert!(matches!(error, Error::Schema { .. }));
 }
+
+/// The rules that a tool with this property schema is mirrored by, or why it is not.
+fn header_rules(properties: serde_json::Value) -> Result<Vec<String>, String> {
+    let tool = json!({"name": "t", "inputSchema": {"type": "object", "properties": properties}});
+    let tool = wharf::mcp::Tool::read(tool.into()).unwrap();
+    tool.headers.map(|rules| rules.into_iter().map(|rule| rule.name).collect())
+}
+
+#[test]
+fn sch_09_a_header_annotation_that_could_harm_is_refused_and_a_good_one_is_read() {
+    let bad = [
+        json!({"a": {"type": "string", "x-mcp-header": "Evil\r\nHost: x"}}),
+        json!({"a": {"type": "string", "x-mcp-header": ""}}),
+        json!({"a": {"type": "string", "x-mcp-header": 7}}),
+        json!({"a": {"type": "number", "x-mcp-header": "Size"}}),
+        json!({"a": {"type": "string", "x-mcp-header": "Twin"}, "b": {"type": "string", "x-mcp-header": "TWIN"}}),
+        json!({"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "Inner"}}}),
+        json!({"a": {"anyOf": [{"type": "string", "x-mcp-header": "Branch"}]}}),
+    ];
+    for properties in bad {
+        assert!(header_rules(properties.clone()).is_err(), "{properties} was taken");
+    }
+    let good = json!({"region": {"type": "string", "x-mcp-header": "Region"},
+        "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "Depth"}}}});
+    assert_eq!(header_rules(good).unwrap(), ["Region", "Depth"]);
+    // Whatever it is called, it goes out behind a prefix of its own: no header of ours can be set by a server.
+    let named = json!({"a": {"type": "string", "x-mcp-header": "Authorization"}});
+    assert_eq!(header_rules(named).unwrap(), ["Authorization"]);
+}
