@@ -12,7 +12,7 @@ mod catalog;
 mod config;
 mod config_edit;
 mod config_trust;
-mod era;
+mod era_answers;
 mod eras;
 mod frames;
 mod http;
