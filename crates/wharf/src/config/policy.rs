@@ -29,7 +29,7 @@ pub struct PolicySettings {
     pub private_networks: bool,
 }
 
-/// What package runners may fetch.
+/// Which packages `npx`, `uvx`, `pipx` and the like may fetch and run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PackageRule {
     /// Any package; one without a version comes with a warning.

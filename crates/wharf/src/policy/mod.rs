@@ -18,6 +18,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub use crate::config::PackageRule;
 pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
@@ -49,19 +50,6 @@ pub const DEFAULT_COMMANDS: [&str; 18] = [
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Arc<Rules>,
-}
-
-/// Which packages `npx`, `uvx`, `pipx` and the like may fetch and run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PackageRule {
-    /// Any package of the public registries; one without an exact version earns a warning.
-    #[default]
-    Any,
-    /// Only with an exact version.
-    Pinned,
-    /// Only these: a name stands for all its versions, `name@1.2.3` or `name==1.2.3` for that one.
-    Listed(Vec<String>),
 }
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! In: what the configuration's `[policy]` says. Out: the rules it stands for. Whatever it leaves unsaid is strict.
 
-use super::{DEFAULT_COMMANDS, PackageRule, Policy};
-use crate::config::{self, PolicySettings};
+use super::{DEFAULT_COMMANDS, Policy};
+use crate::config::PolicySettings;
 
 impl From<&PolicySettings> for Policy {
     fn from(settings: &PolicySettings) -> Self {
@@ -21,19 +21,9 @@ impl From<&PolicySettings> for Policy {
         Self::strict()
             .with_strict(strict)
             .replace_commands(commands)
-            .with_packages((&settings.packages).into())
+            .with_packages(settings.packages.clone())
             .with_env_allowed(settings.env_allow.iter().cloned())
             .with_allowed_argv(settings.arguments_allow.clone())
             .with_private_networks(settings.private_networks)
-    }
-}
-
-impl From<&config::PackageRule> for PackageRule {
-    fn from(rule: &config::PackageRule) -> Self {
-        match rule {
-            config::PackageRule::Any => Self::Any,
-            config::PackageRule::Pinned => Self::Pinned,
-            config::PackageRule::Listed(packages) => Self::Listed(packages.clone()),
-        }
     }
 }
