@@ -29,7 +29,7 @@
 //!
 //! They stand in the order of the data, and each uses only the rooms above it. Reading order, dependency order and the
 //! way of a call are one list: the vocabulary ([`text`] to [`event`]), the way in ([`config`] to [`connect`]), the way
-//! through ([`catalog`] to [`outcome`]), and the whole ([`host`]).
+//! through ([`catalog`] to [`outcome`]), for whom ([`session`] to [`render`]), and the whole ([`host`]).
 
 pub mod text;
 pub mod names;
@@ -47,6 +47,9 @@ pub mod registry;
 pub mod ask;
 pub mod call;
 pub mod outcome;
+pub mod session;
+pub mod provider;
+pub mod render;
 pub mod host;
 
 pub use error::{Error, Result, Side};

@@ -1,0 +1,18 @@
+//! The names that a provider was given, and where each leads.
+
+use std::collections::HashMap;
+
+use crate::registry::Route;
+
+/// The tools that one provider was given. Names are looked up here and never taken apart.
+#[derive(Clone, Debug, Default)]
+pub struct Toolset {
+    routes: HashMap<String, Route>,
+}
+
+impl Toolset {
+    /// Where a name leads that the model used.
+    pub fn route(&self, name: &str) -> Option<&Route> {
+        self.routes.get(name)
+    }
+}

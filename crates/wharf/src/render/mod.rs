@@ -1,0 +1,4 @@
+//! The inventory as text.
+//!
+//! In: routes of the registry. Out: Markdown, a filled template, or a Rust module. Text from servers is escaped for where
+//! it goes.
