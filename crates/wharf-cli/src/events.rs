@@ -41,9 +41,9 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
         }
         Event::Log { server, level, data } => ui.detail(format_args!("{server} logs {level}: {data}")),
         Event::ToolsChanged { server } => ui.detail(format_args!("{server} has other tools now")),
-        Event::ToolInvoked { server, tool, success, took, .. } => {
-            let how = if success { "done" } else { "failed" };
-            ui.detail(format_args!("{server} {tool}: {how} after {took:.1?}"));
+        Event::ToolInvoked(call) => {
+            let how = if call.success { "done" } else { "failed" };
+            ui.detail(format_args!("{} {}: {how} after {:.1?}", call.server, call.tool, call.took));
         }
         _ => {}
     }

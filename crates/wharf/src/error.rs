@@ -190,6 +190,12 @@ pub enum Error {
         /// Who cancelled it, and why.
         reason: String,
     },
+    /// Two calls changed the same thing at the same time, and this one came second.
+    #[error("{reason}")]
+    Conflict {
+        /// What was changed.
+        reason: String,
+    },
     /// The machine or Wharf itself failed.
     #[error("{0}")]
     Internal(String),
@@ -227,6 +233,7 @@ impl Error {
             Self::Protocol { .. } => "protocol",
             Self::UnknownOutcome { .. } => "unknown_outcome",
             Self::Cancelled { .. } => "cancelled",
+            Self::Conflict { .. } => "conflict",
             Self::Internal(_) => "internal",
         }
     }
@@ -242,7 +249,8 @@ impl Error {
             | Self::UnknownServer { .. }
             | Self::NotConnected { .. }
             | Self::Auth { .. }
-            | Self::Cancelled { .. } => Side::Caller,
+            | Self::Cancelled { .. }
+            | Self::Conflict { .. } => Side::Caller,
             Self::Connection { .. }
             | Self::Timeout { .. }
             | Self::Tool { .. }
@@ -281,6 +289,9 @@ impl Error {
             Self::UnknownOutcome { .. } => {
                 Some("the tool may have run: check its effect before you call it again".into())
             }
+            Self::Conflict { .. } => Some(
+                "the tool ran; look at the state as it is now, then decide whether to call it again".into(),
+            ),
             Self::Connection { retryable: true, .. } => {
                 Some("nothing was run; the call may be made again".into())
             }

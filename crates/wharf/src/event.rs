@@ -3,13 +3,18 @@
 //! In: facts from every room below. Out: a stream for whoever listens. A slow listener loses the oldest events and is
 //! told how many; it never slows a call down. Secrets are redacted before they get here.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::broadcast;
 
-use crate::names::{ServerName, ToolName};
-use crate::text::Foreign;
+use crate::names::{CallerName, ServerName, ToolName};
+use crate::secret::{Redactor, is_credential_name, is_credential_value};
+use crate::text::{Escaped, Foreign};
+use crate::wire::Json;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -73,18 +78,50 @@ pub enum Event {
         message: String,
     },
     /// A tool was called and the call has ended.
-    ToolInvoked {
-        /// The server.
+    ToolInvoked(Arc<Invocation>),
+    /// Somebody was asked whether a tool may be called, and said so or not.
+    Consent {
+        /// Who wanted to call it.
+        caller: CallerName,
+        /// The server, or the set of local tools.
         server: ServerName,
         /// The tool, by its original name.
         tool: ToolName,
-        /// Whether it succeeded.
-        success: bool,
-        /// The kind of error, where there was one.
-        error: Option<&'static str>,
-        /// How long it took.
-        took: Duration,
+        /// Whether it was allowed.
+        allowed: bool,
     },
+}
+
+/// A call that has ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Invocation {
+    /// Who called.
+    pub caller: CallerName,
+    /// The server, or the set of local tools.
+    pub server: ServerName,
+    /// The tool, by its original name.
+    pub tool: ToolName,
+    /// Whether it is a function of the program itself, and not a server's.
+    pub local: bool,
+    /// The arguments.
+    pub arguments: Redacted,
+    /// The result as it came; `null` where there is none.
+    pub result: Redacted,
+    /// Whether it succeeded.
+    pub success: bool,
+    /// The kind of error, where there was one.
+    pub error: Option<&'static str>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// JSON that can only be seen without its secrets: values whose name or shape is a credential's, and the known secrets
+/// of the server. It costs nothing until somebody looks.
+#[derive(Clone)]
+pub struct Redacted {
+    json: Json,
+    redactor: Redactor,
 }
 
 /// What a connection is doing.
@@ -104,6 +141,8 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Bus(Arc<broadcast::Sender<Event>>);
 
+/// What stands where a secret stood.
+const ERASED: &str = "***";
 /// How many events a listener may fall behind before it loses the oldest. Defaults to 1024.
 const BACKLOG: usize = 1024;
 
@@ -125,6 +164,68 @@ impl Bus {
     /// Listens from now on. [`broadcast::error::RecvError::Lagged`] says how many events were lost.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.0.subscribe()
+    }
+}
+
+// === impl Invocation ===
+
+impl Invocation {
+    /// A call to a tool, before anything is known of its end.
+    pub fn of(caller: CallerName, server: ServerName, tool: ToolName, arguments: Redacted) -> Self {
+        let result = Redacted { json: Json::null(), redactor: arguments.redactor.clone() };
+        let (local, success, error, took) = (false, false, None, Duration::ZERO);
+        Self { caller, server, tool, local, arguments, result, success, error, took }
+    }
+}
+
+// === impl Redacted ===
+
+impl Redacted {
+    /// Takes JSON, and the eraser of known secrets.
+    pub fn new(json: Json, redactor: Redactor) -> Self {
+        Self { json, redactor }
+    }
+
+    /// The JSON without its secrets.
+    pub fn to_value(&self) -> Value {
+        let mut value = self.json.to().unwrap_or(Value::Null);
+        self.erase(&mut value);
+        value
+    }
+
+    fn erase(&self, value: &mut Value) {
+        // The depth of the value was bounded when it was read.
+        match value {
+            Value::String(text) if is_credential_value(text) => *text = ERASED.into(),
+            Value::String(text) => {
+                if let Cow::Owned(clean) = self.redactor.redact(text) {
+                    *text = clean;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.erase(item)),
+            Value::Object(members) => {
+                for (key, member) in members.iter_mut() {
+                    match member {
+                        Value::Null | Value::Bool(_) => {}
+                        _ if is_credential_name(key) => *member = ERASED.into(),
+                        _ => self.erase(member),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Display for Redacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Escaped(&self.to_value().to_string()).fmt(f)
+    }
+}
+
+impl fmt::Debug for Redacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

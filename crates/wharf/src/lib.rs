@@ -53,5 +53,5 @@ pub mod render;
 pub mod host;
 
 pub use error::{Error, Result, Side};
-pub use host::{CallOptions, Host};
+pub use host::{CallOptions, Host, LocalTool, Session};
 pub use outcome::Outcome;

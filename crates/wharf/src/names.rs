@@ -13,6 +13,8 @@ use crate::text::{Escaped, beginning};
 pub const SERVER_NAME_MAX: usize = 32;
 /// The longest name of a tool that is listed at all.
 pub const TOOL_NAME_MAX: usize = 512;
+/// The longest name of a caller.
+pub const CALLER_NAME_MAX: usize = 128;
 
 /// A configured server: `^[a-z][a-z0-9_-]{0,31}$`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +80,17 @@ impl ToolName {
 // === impl CallerName ===
 
 impl CallerName {
+    /// Takes a name as a program gave it.
+    pub fn parse(text: &str) -> Result<Self, BadName> {
+        if text.is_empty() || text.len() > CALLER_NAME_MAX || text.chars().any(char::is_control) {
+            return Err(BadName(format!(
+                "`{}` is not a caller's name: it has 1 to {CALLER_NAME_MAX} bytes and no control characters",
+                Escaped(beginning(text, CALLER_NAME_MAX))
+            )));
+        }
+        Ok(Self(text.into()))
+    }
+
     /// The person or program on this machine.
     pub fn local() -> Self {
         static LOCAL: LazyLock<CallerName> = LazyLock::new(|| CallerName("local".into()));

@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use crate::event::Redacted;
 use crate::mcp::{code, method};
-use crate::names::ServerName;
+use crate::names::{CallerName, ServerName, ToolName};
+use crate::policy::{CallPermit, Reach, Wanted};
 use crate::text::Foreign;
 use crate::wire::{Json, Members, RpcError};
 
@@ -38,6 +40,22 @@ pub enum Question {
     },
     /// Which folders may be worked in?
     Roots,
+    /// May an agent call a tool? This one is Wharf's own question, not a server's.
+    Consent(Consent),
+}
+
+/// A call that somebody must allow.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Consent {
+    /// Who wants to call.
+    pub caller: CallerName,
+    /// The tool, by its original name.
+    pub tool: ToolName,
+    /// The arguments, as they may be shown.
+    pub arguments: Redacted,
+    /// How far a yes may reach.
+    pub reaches: &'static [Reach],
 }
 
 /// What is said to a question.
@@ -52,6 +70,8 @@ pub enum Answer {
     Cancel,
     /// What a model said, or the list of folders, in the protocol's own shape.
     Result(Json),
+    /// Yes to a call, and how far it reaches.
+    Allow(Reach),
 }
 
 /// Which kinds of question are answered at all. Servers are only told of these.
@@ -156,6 +176,20 @@ pub async fn answer(
         (Question::Form(_) | Question::Url { .. }, _) => Ok(elicited("decline", None)),
         (_, Answer::Result(result)) => Ok(result),
         (_, _) => Err(RpcError::new(REJECTED, "the user declined")),
+    }
+}
+
+/// Asks whether a call may be made: a permit, or the refusal. Everything but a plain yes is a no.
+pub async fn consent(
+    asker: &Arc<dyn Asker>,
+    wanted: Wanted,
+    arguments: Redacted,
+) -> (crate::error::Result<CallPermit>, Option<Reach>) {
+    let (caller, tool) = (wanted.caller().clone(), wanted.tool().clone());
+    let question = Consent { caller, tool, arguments, reaches: wanted.reaches() };
+    match asker.ask(wanted.server(), Question::Consent(question)).await {
+        Answer::Allow(reach) => (wanted.allowed(reach), Some(reach)),
+        _ => (Err(wanted.refused()), None),
     }
 }
 

@@ -29,6 +29,7 @@ use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
 /// What every connection of a host needs from the world.
+#[derive(Clone)]
 pub struct Dock {
     /// What may be started and reached.
     pub policy: Policy,

@@ -19,6 +19,11 @@ impl Pool {
         Self { dock, berths: Mutex::new(HashMap::new()) }
     }
 
+    /// What its connections are made with.
+    pub fn dock(&self) -> &Dock {
+        &self.dock
+    }
+
     /// The place for this configuration. Nothing is started yet.
     pub fn berth(&self, config: &ServerConfig) -> Berth {
         let mut berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use indexmap::IndexMap;
-
 use super::peer::HostPeer;
+use super::scope::Scope;
 use super::server::Server;
-use super::{Host, Whole};
+use super::{Core, Host};
 use crate::ask::{Asker, Decline};
 use crate::call::Validators;
 use crate::config::ServerConfig;
-use crate::connect::{Dock, EraMemory, EraStore, Leaving, Pool};
+use crate::connect::{Dock, EraMemory, EraStore, Leaving};
 use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::ServerName;
@@ -174,7 +173,7 @@ impl HostBuilder {
         let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone()));
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
-        let dock = Arc::new(Dock {
+        let dock = Dock {
             policy: self.policy.clone(),
             environment: self.environment,
             scratch: scratch.unwrap_or_else(|| PathBuf::from("/tmp")),
@@ -187,26 +186,28 @@ impl HostBuilder {
             grace: self.grace,
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
-        });
-        let pool = Pool::new(dock);
-        let mut servers: IndexMap<ServerName, Arc<Server>> = IndexMap::new();
-        for config in self.servers {
-            let name = config.name.clone();
-            if servers.insert(name.clone(), Arc::new(Server::new(Arc::new(config), &pool))).is_some() {
-                return Err(Error::config(format!("server `{name}` is configured twice")));
+        };
+        let mut order: Vec<ServerName> = Vec::new();
+        for config in &self.servers {
+            if order.contains(&config.name) {
+                return Err(Error::config(format!("server `{}` is configured twice", config.name)));
             }
+            order.push(config.name.clone());
         }
-        let registry = Registry::new(self.names, servers.keys().cloned());
-        Ok(Host(Arc::new(Whole {
-            servers: ArcSwap::from_pointee(servers),
-            pool,
+        let registry = Registry::new(self.names, order);
+        let scope = Scope::of_program(dock, peer, self.asker, registry);
+        let add = |config: ServerConfig| {
+            let server = Arc::new(Server::new(Arc::new(config), &scope.pool));
+            (server.config.name.clone(), server)
+        };
+        scope.servers.store(Arc::new(self.servers.into_iter().map(add).collect()));
+        let core = Core {
             policy: self.policy,
-            registry,
             validators: Validators::default(),
-            asker: self.asker,
-            peer,
             events: self.events,
-        })))
+            sessions: AtomicU64::new(0),
+        };
+        Ok(Host { core: Arc::new(core), scope: Arc::new(scope) })
     }
 }
 

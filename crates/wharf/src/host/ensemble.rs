@@ -31,7 +31,7 @@ pub struct Callable {
 
 impl Ensemble {
     pub(super) async fn open(host: &Host, name: &str) -> Result<Self> {
-        let server = host.server(name)?;
+        let server = host.scope.server(name)?;
         let listing = host.tools_of(name).await?;
         let connection = server.berth.connection().await?;
         let routes =
@@ -72,7 +72,7 @@ impl Ensemble {
 
     /// Closes the server's connection. It is made again when it is needed.
     pub async fn disconnect(&self) -> Result<()> {
-        self.host.server(self.config.name.as_str())?.berth.disconnect().await;
+        self.host.scope.server(self.config.name.as_str())?.berth.disconnect().await;
         Ok(())
     }
 }

@@ -4,49 +4,61 @@
 //! The host orders the rooms and decides nothing itself: every judgement is `policy`'s, every byte is `connect`'s.
 
 mod builder;
+mod context;
 mod ensemble;
+mod load;
+mod local;
 mod peer;
+mod register;
+mod run;
+mod scope;
 mod server;
+mod session;
 
 pub use builder::HostBuilder;
+pub use context::Context;
 pub use ensemble::{Callable, Ensemble};
+pub use load::{Load, LoadAll};
+pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
+pub use session::{Docking, Session, SessionBuilder};
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use futures_util::StreamExt;
-use indexmap::IndexMap;
-use tokio::time::Instant;
 
 use crate::ask::Asker;
-use crate::call::{self, Call, OnProgress, Validators};
+use crate::call::{OnProgress, Validators};
 use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
-use crate::connect::{Berth, Pool};
+use crate::connect::Berth;
 use crate::error::{Error, Result};
-use crate::event::{Bus, Event};
+use crate::event::Bus;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
-use crate::registry::{Registry, Route, Snapshot};
+use crate::registry::{Route, Snapshot};
+use crate::session::{Memory, Resources, State};
 use crate::wire::Json;
-use peer::HostPeer;
+use scope::Scope;
 use server::Server;
 
-/// Every configured server, as one set of tools. Cheap to clone; when the last clone goes, the connections close.
-#[derive(Clone, Debug)]
-pub struct Host(Arc<Whole>);
+/// Every docked server and every local tool, as one set of tools. Cheap to clone; when the last clone goes, the
+/// connections close.
+#[derive(Clone)]
+pub struct Host {
+    core: Arc<Core>,
+    /// Through whose eyes: the program's own, or an agent's.
+    scope: Arc<Scope>,
+}
 
-struct Whole {
-    servers: ArcSwap<IndexMap<ServerName, Arc<Server>>>,
-    pool: Pool,
+/// What all scopes of a host have in common.
+struct Core {
     policy: Policy,
-    registry: Registry,
     validators: Validators,
-    asker: Arc<dyn Asker>,
-    peer: Arc<HostPeer>,
     events: Bus,
+    sessions: AtomicU64,
 }
 
 /// What was found when servers were asked for their tools.
@@ -95,47 +107,64 @@ impl Host {
 
     /// Where events come out.
     pub fn events(&self) -> &Bus {
-        &self.0.events
+        &self.core.events
     }
 
-    /// The servers, in the order of the configuration.
+    /// What tools' handlers can reach. What a session puts there is its own.
+    pub fn resources(&self) -> &Resources {
+        &self.scope.resources
+    }
+
+    /// What is remembered now.
+    pub fn state(&self) -> State {
+        self.scope.memory.state()
+    }
+
+    /// Where it is remembered, for changes outside of a call.
+    pub fn memory(&self) -> &Memory {
+        &self.scope.memory
+    }
+
+    /// Who answers what is asked.
+    pub fn asker(&self) -> &Arc<dyn Asker> {
+        &self.scope.asker
+    }
+
+    /// The servers that can be seen from here, in the order of the configuration.
     pub fn servers(&self) -> Vec<Arc<ServerConfig>> {
-        self.0.servers.load().values().map(|server| Arc::clone(&server.config)).collect()
+        self.scope.all_servers().iter().map(|server| Arc::clone(&server.config)).collect()
     }
 
     /// Adds a server, or puts it in the place of one of the same name. Nothing is started yet.
     pub fn add_server(&self, config: ServerConfig) {
-        let server = Arc::new(Server::new(Arc::new(config), &self.0.pool));
-        let before = self.0.servers.load().get(&server.config.name).cloned();
-        if let Some(before) = before.filter(|b| b.config.identity() != server.config.identity()) {
-            self.0.pool.forget(&before.config);
+        self.scope.add(config);
+    }
+
+    /// Takes a server away, with its tools and its connection. False if there is none of that name here.
+    pub async fn remove_server(&self, server: &str) -> bool {
+        match ServerName::parse(server) {
+            Ok(name) => self.scope.remove(&name).await,
+            Err(_) => false,
         }
-        self.0.servers.rcu(|servers| {
-            let mut servers = IndexMap::clone(servers);
-            servers.insert(server.config.name.clone(), Arc::clone(&server));
-            servers
-        });
-        self.0.registry.remove(&server.config.name);
     }
 
     /// The place of a server: connect, disconnect, see its state.
     pub fn berth(&self, server: impl Into<ServerRef>) -> Result<Berth> {
         match server.into() {
-            ServerRef::Named(name) => Ok(self.server(&name)?.berth.clone()),
-            ServerRef::Inline(config) => Ok(self.0.pool.berth(&config)),
+            ServerRef::Named(name) => Ok(self.scope.server(&name)?.berth.clone()),
+            ServerRef::Inline(config) => Ok(self.scope.pool.berth(&config)),
         }
     }
 
     /// Asks every server for its tools, side by side. Those that fail are reported; the rest works.
     pub async fn tools(&self) -> Listing {
-        let servers: Vec<Arc<Server>> =
-            self.0.servers.load().values().filter(|s| s.config.enabled).cloned().collect();
+        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled).collect();
         self.list(servers).await
     }
 
     /// Asks one server for its tools.
     pub async fn tools_of(&self, server: &str) -> Result<Listing> {
-        let server = self.server(server)?;
+        let server = self.scope.server(server)?;
         let mut listing = self.list(vec![server]).await;
         match listing.failed.pop() {
             Some((_, error)) => Err(error),
@@ -172,31 +201,34 @@ impl Host {
 
     /// Where a public name leads. Servers that were not asked yet are asked now.
     pub async fn route(&self, name: &str) -> Result<Route> {
-        if let Some(route) = self.0.registry.snapshot().route(name) {
-            if !self.0.peer.has_changed(&route.server) {
+        if let Some(route) = self.scope.registry.snapshot().route(name) {
+            if !self.scope.has_changed(route) {
                 return Ok(route.clone());
             }
             // Only the server itself is asked: another one's trouble is not this call's.
             self.tools_of(route.server.as_str()).await?;
-            if let Some(route) = self.0.registry.snapshot().route(name) {
+            if let Some(route) = self.scope.registry.snapshot().route(name) {
                 return Ok(route.clone());
             }
         }
         let listing = self.tools().await;
-        match listing.snapshot.route(name) {
-            Some(route) => Ok(route.clone()),
-            None => Err(listing.unknown(name)),
+        if let Some(route) = listing.snapshot.route(name) {
+            return Ok(route.clone());
         }
+        self.why_hidden(|shared| shared.route(name).cloned())?;
+        Err(listing.unknown(name))
     }
 
-    /// A tool by its server and its original name. The server is asked if it was not yet.
+    /// A tool by its server and its original name, or a local one by its set and its name. The server is asked if it
+    /// was not yet.
     pub async fn find(&self, server: &str, tool: &str) -> Result<Route> {
-        let known = self.server(server)?;
-        if let Some(route) = self.0.registry.snapshot().find(known.config.name.as_str(), tool)
-            && !self.0.peer.has_changed(&route.server)
+        if let Some(route) = self.scope.registry.snapshot().find(server, tool)
+            && !self.scope.has_changed(route)
         {
             return Ok(route.clone());
         }
+        self.why_hidden(|shared| shared.find(server, tool).cloned())?;
+        let known = self.scope.server(server)?;
         let listing = self.tools_of(server).await?;
         if let Some(route) = listing.snapshot.find(known.config.name.as_str(), tool) {
             return Ok(route.clone());
@@ -214,70 +246,23 @@ impl Host {
         Ok(Callable::new(self.clone(), self.find(server, tool).await?))
     }
 
-    /// Closes every connection and waits until nothing is left. Doing it twice is doing it once.
+    /// Closes every connection and waits until nothing is left. Doing it twice is doing it once. A session closes what
+    /// is its own.
     pub async fn close(&self) {
-        let servers = self.0.servers.load_full();
-        futures_util::future::join_all(servers.values().map(|server| server.berth.disconnect())).await;
-        self.0.pool.close().await;
-    }
-
-    /// The way of a call, one line a room.
-    async fn run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
-        let started = Instant::now();
-        let outcome = match self.try_run(route, arguments, options).await {
-            Ok(raw) => Outcome::from_result(route.server.clone(), route.tool.name.clone(), raw),
-            Err(error) => Outcome::from_error(route.server.clone(), route.tool.name.clone(), error),
-        };
-        let outcome = outcome.after(started.elapsed());
-        self.0.events.publish(|| Event::ToolInvoked {
-            server: route.server.clone(),
-            tool: route.tool.name.clone(),
-            success: outcome.success,
-            error: outcome.error.as_ref().map(Error::kind),
-            took: outcome.took,
-        });
-        outcome
-    }
-
-    async fn try_run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Result<Json> {
-        let server = self.server(route.server.as_str())?;
-        let caller = options.caller.unwrap_or_else(CallerName::local);
-        let permit = self.0.policy.permit_call(&caller, &server.config, &route.tool.name)?;
-        let misfit = self.0.validators.check(&route.tool.input_schema, arguments).await.err();
-        if let Some(misfit) = misfit {
-            return Err(misfit.into_error(route.server.clone(), route.tool.name.clone()));
-        }
-        let connection = server.berth.connection().await?;
-        let timeout = options.timeout.unwrap_or(server.config.timeout);
-        let call = Call {
-            permit: &permit,
-            tool: &route.tool,
-            arguments,
-            timeout,
-            hard_timeout: options.hard_timeout,
-        };
-        let mut on_progress = options.on_progress;
-        let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
-        match call::send(&connection, &call, &self.0.asker, first).await {
-            // It certainly never reached the server, so it may go once more over a fresh connection.
-            Err(error) if error.is_retryable() && !connection.is_open() => {
-                let connection = server.berth.connection().await?;
-                call::send(&connection, &call, &self.0.asker, on_progress).await
-            }
-            ended => ended,
-        }
+        self.scope.close().await;
     }
 
     async fn list(&self, servers: Vec<Arc<Server>>) -> Listing {
+        let order: Vec<ServerName> = servers.iter().map(|server| server.config.name.clone()).collect();
         let asked = futures_util::stream::iter(servers).map(|server| async move {
-            let answer = server.refresh(&self.0.peer, &self.0.registry).await;
+            let (peer, registry) = self.scope.home(&server);
+            let answer = server.refresh(peer, registry).await;
             (server, answer)
         });
         let mut answers: Vec<_> = asked.buffer_unordered(STARTING).collect().await;
-        let order = self.0.servers.load();
-        answers.sort_by_key(|(server, _)| order.get_index_of(&server.config.name));
-        let mut listing =
-            Listing { snapshot: self.0.registry.snapshot(), failed: Vec::new(), rejected: Vec::new() };
+        answers.sort_by_key(|(server, _)| order.iter().position(|name| *name == server.config.name));
+        let snapshot = self.scope.registry.snapshot();
+        let mut listing = Listing { snapshot, failed: Vec::new(), rejected: Vec::new() };
         for (server, answer) in answers {
             let name = &server.config.name;
             match answer {
@@ -288,36 +273,18 @@ impl Host {
         listing
     }
 
-    fn server(&self, name: &str) -> Result<Arc<Server>> {
-        let servers = self.0.servers.load();
-        // The exact name first: it is what a call has.
-        let exact = servers.get(name).cloned();
-        let normalised = || ServerName::parse(name).ok().and_then(|name| servers.get(&name).cloned());
-        if let Some(server) = exact.or_else(normalised) {
-            if server.config.enabled {
-                return Ok(server);
-            }
-            return Err(Error::Denied {
-                what: format!("server `{}`", server.config.name),
-                rule: "`enabled = false` in its configuration".into(),
-                hint: "set `enabled = true` to use it".into(),
-            });
-        }
-        let names = servers.keys().map(ServerName::as_str);
-        Err(Error::UnknownServer { name: name.to_owned(), hint: builder::did_you_mean(name, names) })
-    }
-
-    pub(super) async fn connect_eager(&self) -> Vec<(ServerName, Error)> {
-        let servers = self.0.servers.load();
+    async fn connect_eager(&self) -> Vec<(ServerName, Error)> {
+        let servers = self.scope.servers.load();
         let eager = servers.values().filter(|s| s.config.enabled && s.config.connect == Connect::Eager);
         self.list(eager.cloned().collect()).await.failed
     }
 }
 
-impl std::fmt::Debug for Whole {
+impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host")
-            .field("servers", &self.servers.load().keys().collect::<Vec<_>>())
+            .field("caller", &self.scope.caller)
+            .field("servers", &self.scope.servers.load().keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,9 @@
 //! One server of the host: its place, and what it was last seen to offer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
@@ -9,16 +11,29 @@ use super::peer::HostPeer;
 use crate::catalog::{Catalog, Rejected};
 use crate::config::ServerConfig;
 use crate::connect::{Berth, Pool};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::names::ToolName;
+use crate::policy::Identity;
 use crate::registry::{Registry, ServerTools};
+use crate::secret::Redactor;
+use crate::wire::Json;
 
 /// A server of the host.
 pub(super) struct Server {
     pub(super) config: Arc<ServerConfig>,
+    /// What consent to it is remembered for.
+    pub(super) identity: Identity,
+    /// Erases its secrets.
+    pub(super) redactor: Redactor,
+    /// What the program itself demands of a call, by tool.
+    pub(super) demands: ArcSwap<HashMap<ToolName, Demand>>,
     pub(super) berth: Berth,
     /// Held while the server is asked, so that it is asked once however many want to know.
     seen: Mutex<Option<Seen>>,
 }
+
+/// Judges arguments: what is wrong with them, in words.
+pub(super) type Demand = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
 
 /// What the server offered, and over which connection it said so.
 struct Seen {
@@ -29,7 +44,19 @@ struct Seen {
 impl Server {
     pub(super) fn new(config: Arc<ServerConfig>, pool: &Pool) -> Self {
         let berth = pool.berth(&config);
-        Self { config, berth, seen: Mutex::new(None) }
+        let (identity, redactor) = (Identity::Server(config.identity()), config.redactor());
+        Self { config, identity, redactor, demands: ArcSwap::default(), berth, seen: Mutex::new(None) }
+    }
+
+    /// What the program itself demands of a call to this tool.
+    pub(super) fn demand(&self, tool: &ToolName, arguments: &Json) -> Result<()> {
+        let demands = self.demands.load();
+        let Some(demand) = demands.get(tool) else { return Ok(()) };
+        demand(arguments).map_err(|problem| Error::Arguments {
+            server: self.config.name.clone(),
+            tool: tool.clone(),
+            problems: vec![problem],
+        })
     }
 
     /// Makes sure that the registry holds what the server offers now. It is asked again only if it said that something

@@ -72,7 +72,7 @@ impl Outcome {
 
     /// Takes the error of a call for which no tool was found.
     pub fn not_found(error: Error) -> Self {
-        let (reason, raw) = (Some(error.to_string()), Json::of(&()));
+        let (reason, raw) = (Some(error.to_string()), Json::null());
         let (took, error) = (Duration::ZERO, Some(error));
         Self { server: None, tool: None, took, success: false, reason, error, raw }
     }

@@ -1,7 +1,7 @@
 //! In: a caller, a server's lists and a tool's original name. Out: whether the tool is there for anybody at all.
 //! Listing and calling ask the same question here, so that a hidden tool cannot be called either.
 
-use super::{CallPermit, Policy};
+use super::{CallPermit, Policy, Subject};
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
 use crate::names::{CallerName, ToolName};
@@ -19,22 +19,43 @@ impl Policy {
         server: &ServerConfig,
         tool: &ToolName,
     ) -> Result<CallPermit> {
-        if !server.enabled {
-            return Err(Error::Denied {
-                what: format!("tool `{tool}` of server `{}`", server.name),
-                rule: format!("`enabled = false` of server `{}`", server.name),
-                hint: format!("set `enabled = true` for `{}`", server.name),
-            });
-        }
-        if let Some((list, hint)) = hidden_by(server, tool) {
-            return Err(Error::Denied {
-                what: format!("tool `{tool}` of server `{}`", server.name),
-                rule: format!("`{list}` of server `{}`", server.name),
-                hint,
-            });
-        }
+        hidden(server, tool)?;
         Ok(CallPermit { caller: caller.clone(), server: server.name.clone(), tool: tool.clone() })
     }
+
+    /// May the program itself, or a caller it speaks for, call this tool?
+    pub fn permit_subject(
+        &self,
+        caller: &CallerName,
+        subject: &Subject<'_>,
+        tool: &ToolName,
+    ) -> Result<CallPermit> {
+        match subject {
+            Subject::Server { config, .. } => self.permit_call(caller, config, tool),
+            Subject::Local { set, .. } => {
+                Ok(CallPermit { caller: caller.clone(), server: (*set).clone(), tool: tool.clone() })
+            }
+        }
+    }
+}
+
+/// Whether the configuration keeps a tool from everyone, and how to change that.
+pub(super) fn hidden(server: &ServerConfig, tool: &ToolName) -> Result<()> {
+    if !server.enabled {
+        return Err(Error::Denied {
+            what: format!("tool `{tool}` of server `{}`", server.name),
+            rule: format!("`enabled = false` of server `{}`", server.name),
+            hint: format!("set `enabled = true` for `{}`", server.name),
+        });
+    }
+    if let Some((list, hint)) = hidden_by(server, tool) {
+        return Err(Error::Denied {
+            what: format!("tool `{tool}` of server `{}`", server.name),
+            rule: format!("`{list}` of server `{}`", server.name),
+            hint,
+        });
+    }
+    Ok(())
 }
 
 /// The list that hides a tool, and how to change it. The blocklist speaks after the allowlist.

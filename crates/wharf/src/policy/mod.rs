@@ -8,6 +8,7 @@ mod call;
 mod environment;
 mod launch;
 mod package;
+mod permission;
 mod permit;
 mod remote;
 mod settings;
@@ -22,6 +23,7 @@ pub use crate::config::PackageRule;
 pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
+pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
 pub use permit::{CallPermit, ConnectPermit, LaunchPermit};
 
 /// The commands that a strict policy lets servers be started with, unless it is told otherwise.

@@ -32,13 +32,53 @@ pub struct ServerTools {
     pub fingerprint: [u8; 32],
 }
 
-/// The tools of every server. Readers take the snapshot; writers replace one server's share of it.
+/// The scope that a private tool belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner(pub u64);
+
+/// What a scope sees of all there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sees {
+    /// Everything.
+    #[default]
+    All,
+    /// The program's own functions, and no server's tools.
+    Local,
+    /// Nothing.
+    Nothing,
+}
+
+/// One share of the snapshot.
+#[derive(Debug)]
+enum Offer {
+    /// A server's tools.
+    Server(ServerTools),
+    /// A set of the program's own functions.
+    Local { set: ServerName, prefix: Box<str>, tools: Arc<[Arc<Tool>]> },
+}
+
+/// The tools of every server, and the program's own. Readers take the snapshot; writers replace one share of it.
+///
+/// A scope has a registry of its own on top of the shared one: it sees both, its own first, and nobody else sees its
+/// own.
 #[derive(Debug)]
 pub struct Registry {
     rules: NameRules,
+    sees: Sees,
+    below: Option<(Owner, Arc<Self>)>,
     /// In the order of the configuration. `None` is a server that offers nothing now but keeps its place.
-    servers: Mutex<IndexMap<ServerName, Option<ServerTools>>>,
-    snapshot: ArcSwap<Snapshot>,
+    offers: Mutex<IndexMap<Key, Option<Offer>>>,
+    view: ArcSwap<View>,
+}
+
+/// Servers and local sets may bear one name: two kinds of thing.
+type Key = (Source, ServerName);
+
+/// A snapshot, and the shared one it was made of.
+#[derive(Debug, Default)]
+struct View {
+    snapshot: Arc<Snapshot>,
+    below: Option<Arc<Snapshot>>,
 }
 
 // === impl Registry ===
@@ -47,47 +87,98 @@ impl Registry {
     /// An empty registry. `order` is the order of the configuration, in which tools are listed; a server that is not in
     /// it comes after them.
     pub fn new(rules: NameRules, order: impl IntoIterator<Item = ServerName>) -> Self {
-        let servers = order.into_iter().map(|name| (name, None)).collect();
-        Self { rules, servers: Mutex::new(servers), snapshot: ArcSwap::from_pointee(Snapshot::default()) }
+        let offers = order.into_iter().map(|name| ((Source::Mcp, name), None)).collect();
+        let (sees, below) = (Sees::All, None);
+        Self { rules, sees, below, offers: Mutex::new(offers), view: ArcSwap::default() }
+    }
+
+    /// An empty registry of one scope's own on top of the shared one.
+    pub fn above(shared: &Arc<Self>, owner: Owner, sees: Sees) -> Self {
+        let below = Some((owner, Arc::clone(shared)));
+        Self { rules: shared.rules, sees, below, offers: Mutex::default(), view: ArcSwap::default() }
     }
 
     /// Puts what a server offers in the place of what it offered before. With the same configuration and fingerprint
     /// nothing changes.
     pub fn replace(&self, offered: ServerTools) -> Arc<Snapshot> {
-        let mut servers = self.lock();
-        let known = servers.get(&offered.config.name).and_then(Option::as_ref);
-        if known
-            .is_some_and(|k| Arc::ptr_eq(&k.config, &offered.config) && k.fingerprint == offered.fingerprint)
+        let mut offers = self.lock();
+        let key = (Source::Mcp, offered.config.name.clone());
+        if let Some(Some(Offer::Server(known))) = offers.get(&key)
+            && Arc::ptr_eq(&known.config, &offered.config)
+            && known.fingerprint == offered.fingerprint
         {
+            drop(offers);
             return self.snapshot();
         }
-        servers.insert(offered.config.name.clone(), Some(offered));
-        self.rebuild(&servers)
+        offers.insert(key, Some(Offer::Server(offered)));
+        self.rebuild(&offers)
+    }
+
+    /// Puts a set of the program's own functions in the place of what it was before. They keep their names, after the
+    /// prefix, whatever servers call theirs.
+    pub fn replace_local(&self, set: &ServerName, prefix: &str, tools: Arc<[Arc<Tool>]>) -> Arc<Snapshot> {
+        let mut offers = self.lock();
+        let offer = Offer::Local { set: set.clone(), prefix: prefix.into(), tools };
+        offers.insert((Source::Local, set.clone()), Some(offer));
+        self.rebuild(&offers)
     }
 
     /// Takes a server's tools away. A server that is only down keeps its tools: do not remove it, or a neighbour whose
     /// name clashed with one of them gets the plain name back.
     pub fn remove(&self, server: &ServerName) -> Arc<Snapshot> {
-        let mut servers = self.lock();
-        if let Some(slot) = servers.get_mut(server) {
+        let mut offers = self.lock();
+        if let Some(slot) = offers.get_mut(&(Source::Mcp, server.clone())) {
             *slot = None;
         }
-        self.rebuild(&servers)
+        self.rebuild(&offers)
     }
 
     /// What can be called now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshot.load_full()
+        let view = self.view.load();
+        let Some((_, below)) = &self.below else { return Arc::clone(&view.snapshot) };
+        let shared = below.snapshot();
+        if view.below.as_ref().is_some_and(|known| Arc::ptr_eq(known, &shared)) {
+            return Arc::clone(&view.snapshot);
+        }
+        self.rebuild(&self.lock())
     }
 
-    fn rebuild(&self, servers: &IndexMap<ServerName, Option<ServerTools>>) -> Arc<Snapshot> {
-        let snapshot = Arc::new(Snapshot::build(servers.values().flatten(), &self.rules));
-        self.snapshot.store(Arc::clone(&snapshot));
+    /// Own shares first, then the shared ones. The lock of the scope is taken before the shared one's, never after it.
+    fn rebuild(&self, offers: &IndexMap<Key, Option<Offer>>) -> Arc<Snapshot> {
+        let view = match &self.below {
+            None => {
+                let offers = offers.values().flatten().map(|offer| (None, offer));
+                View { snapshot: Arc::new(Snapshot::build(offers, &self.rules)), below: None }
+            }
+            Some((owner, shared)) => {
+                let below = shared.lock();
+                let own = offers.values().flatten().map(|offer| (Some(*owner), offer));
+                let all = own.chain(below.values().flatten().map(|offer| (None, offer)));
+                let seen = all.filter(|(_, offer)| self.sees.lets(offer));
+                let snapshot = Arc::new(Snapshot::build(seen, &self.rules));
+                View { snapshot, below: Some(Arc::clone(&shared.view.load().snapshot)) }
+            }
+        };
+        let snapshot = Arc::clone(&view.snapshot);
+        self.view.store(Arc::new(view));
         snapshot
     }
 
-    fn lock(&self) -> MutexGuard<'_, IndexMap<ServerName, Option<ServerTools>>> {
+    fn lock(&self) -> MutexGuard<'_, IndexMap<Key, Option<Offer>>> {
         // A map of values that are replaced whole cannot be left half written by a panic.
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.offers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Sees ===
+
+impl Sees {
+    fn lets(self, offer: &Offer) -> bool {
+        match self {
+            Self::All => true,
+            Self::Local => matches!(offer, Offer::Local { .. }),
+            Self::Nothing => false,
+        }
     }
 }

@@ -9,8 +9,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::config::ServerConfig;
-use crate::names::ToolName;
+use crate::names::{ServerName, ToolName};
 
 /// The longest public name by default: the most that every provider takes.
 pub const NAME_MAX: usize = 64;
@@ -43,8 +42,21 @@ pub struct NameRules {
 
 /// One tool that wants a name.
 pub(super) struct Claimant<'a> {
-    pub(super) config: &'a ServerConfig,
+    pub(super) server: &'a ServerName,
+    pub(super) prefix: Option<&'a str>,
     pub(super) tool: &'a ToolName,
+    /// The program's own tool: its name is no stranger's choice, so no stranger can take it away.
+    pub(super) local: bool,
+}
+
+/// Who claimed a name.
+enum Claim {
+    /// One server's tool, so far.
+    One(usize),
+    /// More than one: it belongs to none of them.
+    Several,
+    /// A tool of the program itself.
+    Local,
 }
 
 /// The plain name, then two with a suffix of the identity: 40 bits for every day, 128 for whoever provokes more.
@@ -63,25 +75,35 @@ impl NameRules {
     ///
     /// Every claimant starts with its plain name. A name that two ever claim belongs to neither: both go on to a longer
     /// suffix. Claims are never given back, so the result does not depend on the order, and a new neighbour can take a
-    /// name away from a tool but never bear it itself.
-    pub(super) fn assign(&self, claimants: &[Claimant<'_>]) -> Vec<Option<String>> {
+    /// name away from a tool but never bear it itself. The program's own tools claim first and keep what they claimed.
+    pub(super) fn assign<'a>(
+        &self,
+        claimants: impl Iterator<Item = &'a Claimant<'a>>,
+    ) -> Vec<Option<String>> {
+        let claimants: Vec<_> = claimants.collect();
         let mut level = vec![0; claimants.len()];
         let mut names: Vec<Option<String>> = vec![None; claimants.len()];
-        // Who claimed a name, in lower case: one claimant, or `None` for several.
-        let mut claims: HashMap<String, Option<usize>> = HashMap::new();
-        // Everyone who has to make a claim at its level.
+        // In lower case: two names that differ in case only are alike to some.
+        let mut claims: HashMap<String, Claim> = HashMap::new();
+        // Everyone who has to make a claim at its level, the last first.
         let mut waiting: Vec<usize> = (0..claimants.len()).collect();
+        waiting.sort_by_key(|&i| claimants[i].local);
         while let Some(i) = waiting.pop() {
-            let name = self.name(&claimants[i], level[i]);
+            let name = self.name(claimants[i], level[i]);
             let mut losers = vec![i];
             if let Some(name) = name {
                 match claims.entry(name.to_ascii_lowercase()) {
                     Entry::Vacant(free) => {
-                        free.insert(Some(i));
+                        free.insert(if claimants[i].local { Claim::Local } else { Claim::One(i) });
                         names[i] = Some(name);
                         losers.clear();
                     }
-                    Entry::Occupied(mut taken) => losers.extend(taken.insert(None)),
+                    Entry::Occupied(mut taken) => {
+                        if let Claim::One(first) = *taken.get() {
+                            losers.push(first);
+                            taken.insert(Claim::Several);
+                        }
+                    }
                 }
             }
             for loser in losers {
@@ -106,7 +128,7 @@ impl NameRules {
         name.truncate(self.max_len.saturating_sub(digits + 1));
         name.push('_');
         let identity = Sha256::new()
-            .chain_update(claimant.config.name.as_str())
+            .chain_update(claimant.server.as_str())
             .chain_update([0])
             .chain_update(claimant.tool.as_str())
             .finalize();
@@ -118,14 +140,19 @@ impl NameRules {
 
     /// The name before any suffix, and whether anything of the tool's own name is left in it.
     fn plain(&self, claimant: &Claimant<'_>) -> (String, bool) {
-        let (server, tool) = (claimant.config.name.as_str(), claimant.tool.as_str());
+        let (server, tool) = (claimant.server.as_str(), claimant.tool.as_str());
         let joined = |prefix: &str, tool: &str| match prefix {
             "" => tool.to_owned(),
             prefix => format!("{prefix}_{tool}"),
         };
         let (name, own) = match self.naming {
+            // The program chose these names itself.
+            _ if claimant.local => {
+                let own = allowed(tool);
+                (joined(&allowed(claimant.prefix.unwrap_or_default()), &own), own)
+            }
             Naming::Prefixed => {
-                let prefix = claimant.config.tool_prefix.as_deref().unwrap_or(server);
+                let prefix = claimant.prefix.unwrap_or(server);
                 let own = allowed(tool);
                 (joined(&allowed(prefix), &own), own)
             }

@@ -1,11 +1,10 @@
 //! What can be called at one moment: public names, and where each leads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::names::Claimant;
-use super::{NameRules, RESERVED_PREFIX, ServerTools, TOOLS_MAX};
-use crate::config::ServerConfig;
+use super::{NameRules, Offer, Owner, RESERVED_PREFIX, ServerTools, TOOLS_MAX};
 use crate::error::Error;
 use crate::mcp::Tool;
 use crate::names::{ServerName, ToolName};
@@ -17,7 +16,8 @@ use crate::text::Escaped;
 pub struct Snapshot {
     routes: Vec<Route>,
     by_name: HashMap<Arc<str>, usize>,
-    by_identity: HashMap<ServerName, HashMap<ToolName, usize>>,
+    by_server: HashMap<ServerName, HashMap<ToolName, usize>>,
+    by_set: HashMap<ServerName, HashMap<ToolName, usize>>,
     skipped: Vec<Skipped>,
 }
 
@@ -32,14 +32,25 @@ pub struct Route {
     pub tool: Arc<Tool>,
     /// What kind of tool it is.
     pub source: Source,
+    /// The scope it belongs to; `None` where everyone shares it.
+    pub owner: Option<Owner>,
 }
 
 /// What kind of tool a route leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
     /// A tool of an MCP server.
     Mcp,
+    /// A function of the program itself.
+    Local,
+}
+
+/// A tool on its way into the snapshot.
+struct Shown<'a> {
+    claimant: Claimant<'a>,
+    tool: &'a Arc<Tool>,
+    owner: Option<Owner>,
 }
 
 /// A tool that was offered and cannot be called.
@@ -61,17 +72,33 @@ const ALIKE: f64 = 0.75;
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Tools in the order given, the servers' own order within.
-    pub(super) fn build<'a>(servers: impl Iterator<Item = &'a ServerTools>, rules: &NameRules) -> Self {
+    /// Tools in the order given, the servers' own order within. Of two servers of one name the first is taken; of two
+    /// local tools of one name in one set, the first.
+    pub(super) fn build<'a>(
+        offers: impl Iterator<Item = (Option<Owner>, &'a Offer)>,
+        rules: &NameRules,
+    ) -> Self {
         let mut snapshot = Self::default();
-        let mut shown: Vec<(&ServerConfig, &Arc<Tool>)> = Vec::new();
-        for offered in servers.filter(|s| s.config.enabled) {
-            snapshot.take_visible(offered, &mut shown);
+        let mut shown: Vec<Shown<'_>> = Vec::new();
+        let mut servers = HashSet::new();
+        let mut functions = HashSet::new();
+        for (owner, offer) in offers {
+            match offer {
+                Offer::Server(offered) if !servers.insert(&offered.config.name) => {}
+                Offer::Server(offered) if !offered.config.enabled => {}
+                Offer::Server(offered) => snapshot.take_visible(offered, owner, &mut shown),
+                Offer::Local { set, prefix, tools } => {
+                    for tool in tools.iter().filter(|tool| functions.insert((set, &tool.name))) {
+                        let prefix = Some(&**prefix);
+                        let claimant = Claimant { server: set, prefix, tool: &tool.name, local: true };
+                        shown.push(Shown { claimant, tool, owner });
+                    }
+                }
+            }
         }
-        let claimants: Vec<_> =
-            shown.iter().map(|(config, tool)| Claimant { config, tool: &tool.name }).collect();
-        for ((config, tool), public) in shown.iter().zip(rules.assign(&claimants)) {
-            snapshot.add(config, tool, public);
+        let names = rules.assign(shown.iter().map(|shown| &shown.claimant));
+        for (shown, public) in shown.iter().zip(names) {
+            snapshot.add(shown, public);
         }
         snapshot
     }
@@ -79,43 +106,49 @@ impl Snapshot {
     fn take_visible<'a>(
         &mut self,
         offered: &'a ServerTools,
-        shown: &mut Vec<(&'a ServerConfig, &'a Arc<Tool>)>,
+        owner: Option<Owner>,
+        shown: &mut Vec<Shown<'a>>,
     ) {
         let config = &*offered.config;
+        let (server, prefix) = (&config.name, config.tool_prefix.as_deref());
         if offered.tools.len() > TOOLS_MAX {
             let reason =
                 format!("it offers {} tools; only the first {TOOLS_MAX} are taken", offered.tools.len());
-            self.skipped.push(Skipped { server: config.name.clone(), tool: None, reason });
+            self.skipped.push(Skipped { server: server.clone(), tool: None, reason });
         }
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for tool in offered.tools.iter().take(TOOLS_MAX).filter(|t| is_visible(config, &t.name)) {
             if seen.insert(&tool.name) {
-                shown.push((config, tool));
+                let claimant = Claimant { server, prefix, tool: &tool.name, local: false };
+                shown.push(Shown { claimant, tool, owner });
             } else {
-                self.skip(config, tool, "its server lists the name twice; the first is kept".into());
+                self.skip(server, tool, "its server lists the name twice; the first is kept".into());
             }
         }
     }
 
-    fn add(&mut self, config: &ServerConfig, tool: &Arc<Tool>, public: Option<String>) {
+    fn add(&mut self, shown: &Shown<'_>, public: Option<String>) {
+        let (server, tool) = (shown.claimant.server, shown.tool);
         let Some(public) = public else {
-            return self.skip(config, tool, "its public name cannot be told from another tool's".into());
+            return self.skip(server, tool, "its public name cannot be told from another tool's".into());
         };
         if public.get(..RESERVED_PREFIX.len()).is_some_and(|p| p.eq_ignore_ascii_case(RESERVED_PREFIX)) {
             let reason =
                 format!("its public name `{public}` starts with `{RESERVED_PREFIX}`, which is Wharf's own");
-            return self.skip(config, tool, reason);
+            return self.skip(server, tool, reason);
         }
         let public: Arc<str> = public.into();
         let place = self.routes.len();
         self.by_name.insert(Arc::clone(&public), place);
-        self.by_identity.entry(config.name.clone()).or_default().insert(tool.name.clone(), place);
-        let (server, tool) = (config.name.clone(), Arc::clone(tool));
-        self.routes.push(Route { public, server, tool, source: Source::Mcp });
+        let source = if shown.claimant.local { Source::Local } else { Source::Mcp };
+        let identities = if shown.claimant.local { &mut self.by_set } else { &mut self.by_server };
+        identities.entry(server.clone()).or_default().insert(tool.name.clone(), place);
+        let (server, tool) = (server.clone(), Arc::clone(tool));
+        self.routes.push(Route { public, server, tool, source, owner: shown.owner });
     }
 
-    fn skip(&mut self, config: &ServerConfig, tool: &Tool, reason: String) {
-        self.skipped.push(Skipped { server: config.name.clone(), tool: Some(tool.name.clone()), reason });
+    fn skip(&mut self, server: &ServerName, tool: &Tool, reason: String) {
+        self.skipped.push(Skipped { server: server.clone(), tool: Some(tool.name.clone()), reason });
     }
 
     /// Every tool that can be called: servers in the order of the configuration, tools in their servers' order.
@@ -133,9 +166,11 @@ impl Snapshot {
         self.by_name.get(public_name).map(|&place| &self.routes[place])
     }
 
-    /// A tool by its server and its original name.
+    /// A tool by its server and its original name, or a local one by its set and its name.
     pub fn find(&self, server: &str, tool: &str) -> Option<&Route> {
-        self.by_identity.get(server)?.get(tool).map(|&place| &self.routes[place])
+        let in_server = || self.by_server.get(server)?.get(tool);
+        let in_set = || self.by_set.get(server)?.get(tool);
+        in_server().or_else(in_set).map(|&place| &self.routes[place])
     }
 
     /// Like [`Snapshot::route`], with an error that says what may have been meant.

@@ -73,6 +73,11 @@ impl Json {
         Self::plain(serde_json::to_vec(value).map_or_else(|_| Bytes::from_static(b"null"), Bytes::from))
     }
 
+    /// `null`.
+    pub fn null() -> Self {
+        Self::plain(Bytes::from_static(b"null"))
+    }
+
     /// `{}`.
     pub fn empty_object() -> Self {
         Self::plain(Bytes::from_static(b"{}"))

@@ -1,0 +1,57 @@
+//! What a local tool's handler reaches while it runs.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::Host;
+use crate::ask::{Answer, Question};
+use crate::connect::Progress;
+use crate::names::{CallerName, ServerName};
+use crate::session::{Resources, Transaction};
+use crate::text::Foreign;
+
+/// The call that a handler serves, and the scope it runs in. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub(super) host: Host,
+    pub(super) caller: CallerName,
+    pub(super) set: ServerName,
+    pub(super) transaction: Arc<Transaction>,
+    pub(super) progress: mpsc::Sender<Progress>,
+}
+
+impl Context {
+    /// The host as the caller sees it: its tools, its connections, its permissions.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Who called.
+    pub fn caller(&self) -> &CallerName {
+        &self.caller
+    }
+
+    /// What the caller's scope remembers. Changes take effect together when the call succeeds, and not at all if it
+    /// fails.
+    pub fn state(&self) -> &Transaction {
+        &self.transaction
+    }
+
+    /// What the program put within reach of its tools.
+    pub fn resources(&self) -> &Resources {
+        self.host.resources()
+    }
+
+    /// Tells how far the call is. It also says that the tool is alive, so a timeout starts anew.
+    pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let message = message.map(|text| Foreign::from(text.to_owned()));
+        // Whoever listens too slowly misses some.
+        let _ = self.progress.try_send(Progress { progress, total, message });
+    }
+
+    /// Asks whoever answers for the caller.
+    pub async fn ask(&self, question: Question) -> Answer {
+        self.host.asker().ask(&self.set, question).await
+    }
+}

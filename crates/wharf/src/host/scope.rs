@@ -1,0 +1,308 @@
+//! What one scope has docked: its servers, its functions, what it remembers, and how far it is trusted.
+//!
+//! The host is the scope of the program itself. A session is another on top of it: it sees its own first, then what is
+//! shared, and never another session's.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use indexmap::IndexMap;
+
+use super::builder::did_you_mean;
+use super::local::Function;
+use super::peer::HostPeer;
+use super::server::Server;
+use crate::ask::Asker;
+use crate::config::ServerConfig;
+use crate::connect::{Dock, Leaving, Pool};
+use crate::error::{Error, Result};
+use crate::names::{CallerName, ServerName, ToolName};
+use crate::outcome::Outcome;
+use crate::policy::{Grants, Permission, Standing};
+use crate::registry::{Owner, Registry, Route, Sees, Source};
+use crate::session::{Memory, Resources, Transaction};
+
+pub(super) type Servers = IndexMap<ServerName, Arc<Server>>;
+/// By set and name.
+pub(super) type Functions = IndexMap<(ServerName, ToolName), Arc<Function>>;
+
+/// Makes something of an outcome, in the transaction of its call.
+pub(super) type Reducer = Arc<dyn Fn(&Transaction, &Outcome) + Send + Sync>;
+
+/// One scope.
+pub(super) struct Scope {
+    pub(super) caller: CallerName,
+    pub(super) servers: ArcSwap<Servers>,
+    pub(super) pool: Pool,
+    pub(super) peer: Arc<HostPeer>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) functions: ArcSwap<Functions>,
+    /// Held while functions are registered, so that what was looked at is what is changed.
+    pub(super) registering: Mutex<()>,
+    pub(super) asker: Arc<dyn Asker>,
+    pub(super) memory: Memory,
+    pub(super) resources: Resources,
+    /// What is remembered of every call that succeeds.
+    pub(super) reducers: ArcSwap<Vec<Reducer>>,
+    /// An agent's; `None` for the program itself, which needs nobody's leave.
+    pub(super) agent: Option<Agent>,
+}
+
+/// What makes a scope an agent's.
+pub(super) struct Agent {
+    pub(super) owner: Owner,
+    pub(super) permission: Option<Permission>,
+    pub(super) grants: ArcSwap<Grants>,
+    /// Held while somebody is asked, so that one answer serves everyone who waits for it.
+    pub(super) asking: tokio::sync::Mutex<()>,
+    /// Servers that this agent gave to everyone.
+    pub(super) gave: Mutex<Vec<ServerName>>,
+    pub(super) shared: Arc<Scope>,
+    pub(super) closed: AtomicBool,
+}
+
+/// Where a route leads.
+pub(super) enum Target {
+    Server(Arc<Server>),
+    Function(Arc<Function>),
+}
+
+impl Scope {
+    /// The scope of the program itself, with nothing docked yet.
+    pub(super) fn of_program(
+        dock: Dock,
+        peer: Arc<HostPeer>,
+        asker: Arc<dyn Asker>,
+        registry: Registry,
+    ) -> Self {
+        Self {
+            caller: CallerName::local(),
+            servers: ArcSwap::default(),
+            pool: Pool::new(Arc::new(dock)),
+            peer,
+            registry: Arc::new(registry),
+            functions: ArcSwap::default(),
+            registering: Mutex::default(),
+            asker,
+            memory: Memory::default(),
+            resources: Resources::default(),
+            reducers: ArcSwap::default(),
+            agent: None,
+        }
+    }
+
+    /// An agent's scope on top of this one. Connections of its own are made by the same rules, and what their servers
+    /// ask goes to its asker.
+    pub(super) fn of_agent(
+        shared: &Arc<Self>,
+        owner: Owner,
+        caller: CallerName,
+        permission: Option<Permission>,
+        asker: Arc<dyn Asker>,
+    ) -> Self {
+        let peer = Arc::new(HostPeer::new(Arc::clone(&asker), shared.pool.dock().events.clone()));
+        let leaving = Leaving::default();
+        let dock = Dock { peer: Arc::clone(&peer) as _, leaving, ..Dock::clone(shared.pool.dock()) };
+        let sees = sees(permission);
+        let agent = Agent {
+            owner,
+            permission,
+            grants: ArcSwap::default(),
+            asking: tokio::sync::Mutex::default(),
+            gave: Mutex::default(),
+            shared: Arc::clone(shared),
+            closed: AtomicBool::new(false),
+        };
+        Self {
+            caller,
+            servers: ArcSwap::default(),
+            pool: Pool::new(Arc::new(dock)),
+            peer,
+            registry: Arc::new(Registry::above(&shared.registry, owner, sees)),
+            functions: ArcSwap::default(),
+            registering: Mutex::default(),
+            asker,
+            memory: Memory::default(),
+            resources: shared.resources.above(),
+            reducers: ArcSwap::default(),
+            agent: Some(agent),
+        }
+    }
+
+    /// Every server that this scope may ask, its own first.
+    pub(super) fn all_servers(&self) -> Vec<Arc<Server>> {
+        if self.sees() != Sees::All {
+            return Vec::new();
+        }
+        let own = self.servers.load();
+        let mut all: Vec<Arc<Server>> = own.values().cloned().collect();
+        if let Some(agent) = &self.agent {
+            let shared = agent.shared.servers.load();
+            all.extend(shared.values().filter(|s| !own.contains_key(&s.config.name)).cloned());
+        }
+        all
+    }
+
+    /// A server by its name: this scope's own, or a shared one.
+    pub(super) fn server(&self, name: &str) -> Result<Arc<Server>> {
+        if let Some(server) = self.known(name) {
+            self.admit(&server.config)?;
+            if server.config.enabled {
+                return Ok(server);
+            }
+            return Err(Error::Denied {
+                what: format!("server `{}`", server.config.name),
+                rule: "`enabled = false` in its configuration".into(),
+                hint: "set `enabled = true` to use it".into(),
+            });
+        }
+        let known = self.all_servers();
+        let hint = did_you_mean(name, known.iter().map(|server| server.config.name.as_str()));
+        Err(Error::UnknownServer { name: name.to_owned(), hint })
+    }
+
+    /// Whether this scope may have to do with a server at all.
+    pub(super) fn admit(&self, config: &ServerConfig) -> Result<()> {
+        let policy = &self.pool.dock().policy;
+        self.standing(|standing| policy.admit(standing, Some(config))).unwrap_or(Ok(()))
+    }
+
+    fn known(&self, name: &str) -> Option<Arc<Server>> {
+        let servers = self.servers.load();
+        // The exact name first: it is what a call has.
+        let exact = servers.get(name).cloned();
+        let normalised = || ServerName::parse(name).ok().and_then(|name| servers.get(&name).cloned());
+        exact.or_else(normalised).or_else(|| self.agent.as_ref()?.shared.known(name))
+    }
+
+    /// Where a route leads, if it is still this scope's to follow.
+    pub(super) fn target(&self, route: &Route) -> Result<Target> {
+        if self.agent.as_ref().is_some_and(|agent| agent.closed.load(Ordering::Acquire)) {
+            return Err(Error::Cancelled { reason: format!("the session of `{}` is closed", self.caller) });
+        }
+        let scope = match (&self.agent, route.owner) {
+            (Some(agent), None) => &agent.shared,
+            (Some(agent), Some(owner)) if agent.owner == owner => self,
+            (None, None) => self,
+            _ => return Err(gone(route)),
+        };
+        match route.source {
+            Source::Mcp => {
+                let server = scope.servers.load().get(&route.server).cloned();
+                server.map(Target::Server).ok_or_else(|| gone(route))
+            }
+            Source::Local => {
+                let key = (route.server.clone(), route.tool.name.clone());
+                let function = scope.functions.load().get(&key).cloned();
+                function.map(Target::Function).ok_or_else(|| gone(route))
+            }
+        }
+    }
+
+    /// Whether a tool's server said that its tools are others now.
+    pub(super) fn has_changed(&self, route: &Route) -> bool {
+        let peer = match &self.agent {
+            Some(agent) if route.owner.is_none() => &agent.shared.peer,
+            _ => &self.peer,
+        };
+        route.source == Source::Mcp && peer.has_changed(&route.server)
+    }
+
+    /// The peer and registry that a server belongs to.
+    pub(super) fn home(&self, server: &Arc<Server>) -> (&Arc<HostPeer>, &Arc<Registry>) {
+        match &self.agent {
+            Some(agent) if !self.owns(server) => agent.shared.home(server),
+            _ => (&self.peer, &self.registry),
+        }
+    }
+
+    fn owns(&self, server: &Arc<Server>) -> bool {
+        self.servers.load().get(&server.config.name).is_some_and(|own| Arc::ptr_eq(own, server))
+    }
+
+    /// Docks a server in this scope, in the place of one of its name. Nothing is started.
+    pub(super) fn add(&self, config: ServerConfig) -> Arc<Server> {
+        let server = Arc::new(Server::new(Arc::new(config), &self.pool));
+        self.put(&server);
+        server
+    }
+
+    /// Puts a server in the place of one of its name.
+    pub(super) fn put(&self, server: &Arc<Server>) {
+        let before = self.servers.load().get(&server.config.name).cloned();
+        if let Some(before) = before.filter(|b| b.config.identity() != server.config.identity()) {
+            self.pool.forget(&before.config);
+        }
+        self.servers.rcu(|servers| {
+            let mut servers = IndexMap::clone(servers);
+            servers.insert(server.config.name.clone(), Arc::clone(server));
+            servers
+        });
+        self.registry.remove(&server.config.name);
+    }
+
+    /// Takes a server away, with its tools and its connection.
+    pub(super) async fn remove(&self, name: &ServerName) -> bool {
+        let Some(server) = self.servers.load().get(name).cloned() else { return false };
+        self.servers.rcu(|servers| {
+            let mut servers = IndexMap::clone(servers);
+            servers.shift_remove(name);
+            servers
+        });
+        self.registry.remove(name);
+        self.pool.forget(&server.config);
+        server.berth.disconnect().await;
+        true
+    }
+
+    /// Closes this scope's own connections and waits until nothing of them is left. An agent's scope is over then.
+    pub(super) async fn close(&self) {
+        if let Some(agent) = &self.agent {
+            agent.closed.store(true, Ordering::Release);
+            self.functions.store(Arc::default());
+            self.resources.clear();
+        }
+        let servers = self.servers.load_full();
+        futures_util::future::join_all(servers.values().map(|server| server.berth.disconnect())).await;
+        self.pool.close().await;
+    }
+
+    /// How far this scope is trusted, or `None` for the program itself.
+    pub(super) fn standing<R>(&self, judge: impl FnOnce(&Standing<'_>) -> R) -> Option<R> {
+        let agent = self.agent.as_ref()?;
+        let grants = agent.grants.load();
+        Some(judge(&Standing { caller: &self.caller, permission: agent.permission, grants: &grants }))
+    }
+
+    fn sees(&self) -> Sees {
+        self.agent.as_ref().map_or(Sees::All, |agent| sees(agent.permission))
+    }
+}
+
+impl Agent {
+    pub(super) fn remember(&self, change: impl Fn(&Grants) -> Grants) {
+        self.grants.rcu(|grants| change(grants));
+    }
+
+    pub(super) fn gave(&self) -> MutexGuard<'_, Vec<ServerName>> {
+        self.gave.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is shown to whom: nothing that a call would refuse.
+fn sees(permission: Option<Permission>) -> Sees {
+    match permission {
+        None => Sees::Nothing,
+        Some(Permission::Sandboxed) => Sees::Local,
+        Some(_) => Sees::All,
+    }
+}
+
+/// A route that was valid when it was made.
+fn gone(route: &Route) -> Error {
+    Error::UnknownTool {
+        name: route.public.to_string(),
+        hint: "it was there and is not any more; list the tools again".into(),
+    }
+}

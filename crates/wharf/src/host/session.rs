@@ -1,0 +1,313 @@
+//! One agent's scope over the host.
+//!
+//! A session is the host seen through an agent's eyes: it has every method of [`Host`], and each obeys the agent's
+//! permission and sees its own connections, then the shared ones, and never another agent's.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Host;
+use super::scope::{Agent, Scope};
+use super::server::Server;
+use crate::ask::Asker;
+use crate::config::ServerConfig;
+use crate::error::{Error, Result};
+use crate::names::{CallerName, ServerName, ToolName};
+use crate::outcome::Outcome;
+use crate::policy::{Permission, Reach};
+use crate::registry::Owner;
+use crate::session::{Slice, Visibility};
+
+/// One agent's scope. Cheap to clone; when the last clone goes, what is its own closes.
+#[derive(Clone, Debug)]
+pub struct Session(Host);
+
+/// Collects what a session needs.
+pub struct SessionBuilder {
+    host: Host,
+    name: String,
+    permission: Option<Permission>,
+    asker: Option<Arc<dyn Asker>>,
+}
+
+/// A server on its way to a session: who will see it, and what may be called without asking.
+#[derive(Clone, Debug)]
+pub struct Docking {
+    config: ServerConfig,
+    visibility: Visibility,
+    consent: Ask,
+}
+
+/// What a [`Permission::Trusted`] agent asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ask {
+    /// The first use of the server.
+    #[default]
+    AtFirstUse,
+    /// Nothing.
+    Never,
+    /// Every tool by itself.
+    ToolByTool,
+}
+
+impl Host {
+    /// Starts to build a scope for an agent. Without a permission it may call nothing.
+    pub fn session(&self, agent: impl Into<String>) -> SessionBuilder {
+        SessionBuilder { host: self.clone(), name: agent.into(), permission: None, asker: None }
+    }
+}
+
+// === impl SessionBuilder ===
+
+impl SessionBuilder {
+    /// How far the agent is trusted. Defaults to not at all.
+    #[must_use]
+    pub fn permission(mut self, permission: Permission) -> Self {
+        self.permission = Some(permission);
+        self
+    }
+
+    /// Who is asked for consent, and answers what the agent's own servers ask. Defaults to the host's asker.
+    #[must_use]
+    pub fn asker(mut self, asker: impl Asker) -> Self {
+        self.asker = Some(Arc::new(asker));
+        self
+    }
+
+    /// Makes the session.
+    pub fn start(self) -> Result<Session> {
+        let caller = CallerName::parse(&self.name).map_err(|e| Error::config(e.to_string()))?;
+        let number = self.host.core.sessions.fetch_add(1, Ordering::Relaxed);
+        // A session of a session stands beside it, on the same shared ground, and is trusted no further.
+        let (shared, ceiling) = match &self.host.scope.agent {
+            Some(agent) => (&agent.shared, Some(agent.permission)),
+            None => (&self.host.scope, None),
+        };
+        if let Some(ceiling) = ceiling
+            && reach_of(self.permission) > reach_of(ceiling)
+        {
+            return Err(Error::Denied {
+                what: format!("the session `{caller}`"),
+                rule: format!("the permission of `{}`, which makes it", self.host.scope.caller),
+                hint: "give it no wider permission than its maker has".into(),
+            });
+        }
+        let asker = self.asker.unwrap_or_else(|| Arc::clone(&self.host.scope.asker));
+        let scope = Scope::of_agent(shared, Owner(number), caller, self.permission, asker);
+        Ok(Session(Host { core: Arc::clone(&self.host.core), scope: Arc::new(scope) }))
+    }
+}
+
+fn reach_of(permission: Option<Permission>) -> u8 {
+    match permission {
+        None => 0,
+        Some(Permission::Sandboxed) => 1,
+        Some(Permission::Trusted) => 2,
+        Some(Permission::Yolo) => 3,
+    }
+}
+
+impl std::fmt::Debug for SessionBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionBuilder")
+            .field("name", &self.name)
+            .field("permission", &self.permission)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Who it is for.
+    pub fn agent(&self) -> &CallerName {
+        &self.0.scope.caller
+    }
+
+    /// How far the agent is trusted.
+    pub fn permission(&self) -> Option<Permission> {
+        self.of_agent().permission
+    }
+
+    /// Connects a server, and gives the names of its tools. A server that cannot be connected is not kept.
+    pub async fn connect(&self, docking: Docking) -> Result<Vec<Arc<str>>> {
+        let Docking { config, visibility, consent } = docking;
+        self.0.scope.admit(&config)?;
+        let name = config.name.clone();
+        let scope = match visibility {
+            Visibility::Private => &self.0.scope,
+            Visibility::Shared => &self.of_agent().shared,
+        };
+        let taken = scope.servers.load().contains_key(&name);
+        if taken {
+            let agent = self.of_agent();
+            let hint = if visibility == Visibility::Shared && !agent.gave().contains(&name) {
+                "it is shared already: use it, or connect yours as private".into()
+            } else {
+                format!("disconnect `{name}` first, or give this one another name")
+            };
+            return Err(Error::Config {
+                message: format!("server `{name}` is connected already"),
+                hint: Some(hint),
+            });
+        }
+        let server = scope.add(config);
+        if visibility == Visibility::Shared {
+            self.of_agent().gave().push(name.clone());
+        }
+        self.remember(&server, consent);
+        match self.open(&server).await {
+            Ok(names) => Ok(names),
+            Err(error) => {
+                self.forget(scope, &server).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes a connection that this session made. Those of others are left alone.
+    pub async fn disconnect(&self, server: &str) -> Result<()> {
+        let agent = self.of_agent();
+        let name = ServerName::parse(server).map_err(|e| Error::config(e.to_string()))?;
+        let own = self.0.scope.servers.load().get(&name).cloned();
+        if let Some(server) = own {
+            self.forget(&self.0.scope, &server).await;
+            return Ok(());
+        }
+        // Unknown names get the error that says what may have been meant.
+        let shared = self.0.scope.server(name.as_str())?;
+        if !agent.gave().contains(&name) {
+            return Err(Error::Denied {
+                what: format!("disconnecting `{name}`"),
+                rule: "ownership: another shared it".into(),
+                hint: "leave it connected, or let its owner disconnect it".into(),
+            });
+        }
+        self.forget(&agent.shared, &shared).await;
+        Ok(())
+    }
+
+    /// The servers that this session sees, and who else does.
+    pub fn connections(&self) -> Vec<(Arc<ServerConfig>, Visibility)> {
+        let own = self.0.scope.servers.load();
+        let seen = self.0.scope.all_servers();
+        let visibility = |server: &Server| match own.contains_key(&server.config.name) {
+            true => Visibility::Private,
+            false => Visibility::Shared,
+        };
+        seen.iter().map(|server| (Arc::clone(&server.config), visibility(server))).collect()
+    }
+
+    /// Allows every tool of a server without asking, or one of them.
+    pub fn allow(&self, server: &str, tool: Option<&str>) -> Result<()> {
+        let server = self.0.scope.server(server)?;
+        let agent = self.of_agent();
+        match tool {
+            None => agent.remember(|grants| grants.with_server(server.identity.clone())),
+            Some(tool) => {
+                let tool = ToolName::parse(tool).map_err(|e| Error::config(e.to_string()))?;
+                agent.remember(|grants| grants.with(&server.identity, &tool, Reach::Tool));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what was allowed of a server.
+    pub fn revoke(&self, server: &str) -> Result<()> {
+        let server = self.0.scope.server(server)?;
+        self.of_agent().remember(|grants| grants.without(&server.identity));
+        Ok(())
+    }
+
+    /// Makes a slice of the state of every call that succeeds, in the transaction of that call.
+    pub fn reduce<T: Slice>(&self, reducer: impl Fn(Option<&T>, &Outcome) -> T + Send + Sync + 'static) {
+        let reducer = Arc::new(reducer);
+        let apply = move |transaction: &crate::session::Transaction, outcome: &Outcome| {
+            let (reducer, outcome) = (Arc::clone(&reducer), outcome.clone());
+            transaction.update(move |before: Option<&T>| reducer(before, &outcome));
+        };
+        let apply: super::scope::Reducer = Arc::new(apply);
+        self.0
+            .scope
+            .reducers
+            .rcu(|known| known.iter().cloned().chain([Arc::clone(&apply)]).collect::<Vec<_>>());
+    }
+
+    /// Closes what is this session's own, and only that, and waits until nothing of it is left. Its calls are refused
+    /// from now on.
+    pub async fn close(&self) {
+        self.0.close().await;
+    }
+
+    fn remember(&self, server: &Server, consent: Ask) {
+        let identity = || server.identity.clone();
+        match consent {
+            Ask::AtFirstUse => {}
+            Ask::Never => self.of_agent().remember(|grants| grants.with_server(identity())),
+            Ask::ToolByTool => self.of_agent().remember(|grants| grants.tool_by_tool(identity())),
+        }
+    }
+
+    async fn open(&self, server: &Arc<Server>) -> Result<Vec<Arc<str>>> {
+        server.berth.connect().await?;
+        let (peer, registry) = self.0.scope.home(server);
+        server.refresh(peer, registry).await?;
+        let snapshot = self.0.scope.registry.snapshot();
+        let own = snapshot.tools().iter().filter(|route| route.server == server.config.name);
+        Ok(own.map(|route| Arc::clone(&route.public)).collect())
+    }
+
+    async fn forget(&self, scope: &Scope, server: &Server) {
+        let agent = self.of_agent();
+        agent.remember(|grants| grants.without(&server.identity));
+        agent.gave().retain(|name| *name != server.config.name);
+        scope.remove(&server.config.name).await;
+    }
+
+    fn of_agent(&self) -> &Agent {
+        match &self.0.scope.agent {
+            Some(agent) => agent,
+            // `SessionBuilder::start` is the only maker, and gives every session its agent.
+            None => unreachable!("a session without an agent"),
+        }
+    }
+}
+
+impl Deref for Session {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.0
+    }
+}
+
+// === impl Docking ===
+
+impl Docking {
+    /// A server for this session alone; a trusted agent asks at its first use.
+    pub fn new(config: ServerConfig) -> Self {
+        Self { config, visibility: Visibility::default(), consent: Ask::default() }
+    }
+
+    /// Who will see it. Defaults to private.
+    #[must_use]
+    pub fn visibility(mut self, visibility: Visibility) -> Self {
+        self.visibility = visibility;
+        self
+    }
+
+    /// Every tool may be called without asking.
+    #[must_use]
+    pub fn allow_all(mut self) -> Self {
+        self.consent = Ask::Never;
+        self
+    }
+
+    /// Every tool must be asked for by itself.
+    #[must_use]
+    pub fn per_tool(mut self) -> Self {
+        self.consent = Ask::ToolByTool;
+        self
+    }
+}

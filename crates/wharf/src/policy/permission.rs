@@ -1,0 +1,274 @@
+//! What an agent may do without asking, and what must be asked.
+//!
+//! In: an agent's standing, and what it wants to call. Out: a permit, a [`Wanted`] that becomes one when somebody says
+//! yes, or a refusal. Who is asked, and how, is not decided here.
+
+use std::collections::{HashMap, HashSet};
+
+use super::call::hidden;
+use super::{CallPermit, Policy};
+use crate::config::ServerConfig;
+use crate::error::{Error, Result};
+use crate::names::{CallerName, ServerName, ToolName};
+
+/// How far an agent is trusted. Without any of these it may call nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Permission {
+    /// It may call everything, and nobody is asked.
+    Yolo,
+    /// It may call local tools; at the first use of a server somebody is asked.
+    Trusted,
+    /// It may call local tools only: no MCP server.
+    Sandboxed,
+}
+
+/// How far a yes reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reach {
+    /// This one call.
+    Once,
+    /// Every call of this tool, as long as the scope lives.
+    Tool,
+    /// Every tool of this server.
+    Server,
+    /// Everything, but for servers that are asked tool by tool.
+    Session,
+}
+
+/// What has been allowed so far. Immutable: every `with_…` returns a new one.
+///
+/// Servers are told apart by their whole configuration and not by name, so that a yes to one is no yes to another that
+/// bears its name later.
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    everything: bool,
+    servers: HashSet<Identity>,
+    tools: HashMap<Identity, HashSet<ToolName>>,
+    tool_by_tool: HashSet<Identity>,
+}
+
+/// What makes a server the same server: [`ServerConfig::identity`], or the name of a local set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Identity {
+    /// An MCP server.
+    Server([u8; 32]),
+    /// A set of the program's own functions.
+    Local(ServerName),
+}
+
+/// An agent, as far as decisions depend on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// Who it is.
+    pub caller: &'a CallerName,
+    /// How far it is trusted.
+    pub permission: Option<Permission>,
+    /// What it has been allowed so far.
+    pub grants: &'a Grants,
+}
+
+/// What is to be called.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject<'a> {
+    /// A tool of a server.
+    Server {
+        /// The server.
+        config: &'a ServerConfig,
+        /// Its identity, which is dear to make.
+        identity: &'a Identity,
+    },
+    /// A function of the program itself.
+    Local {
+        /// The set it belongs to.
+        set: &'a ServerName,
+        /// Whether somebody must be asked first.
+        ask: bool,
+    },
+}
+
+/// What policy says to a call.
+#[derive(Debug)]
+pub enum Decision {
+    /// Yes.
+    Permit(CallPermit),
+    /// Only if somebody says so.
+    Ask(Wanted),
+}
+
+/// A permit that waits for somebody's yes.
+#[derive(Debug)]
+pub struct Wanted {
+    permit: CallPermit,
+    identity: Identity,
+    reaches: &'static [Reach],
+}
+
+// === impl Policy ===
+
+impl Policy {
+    /// May this agent call this tool? The same question is asked at every call, not only when tools are listed.
+    pub fn judge_call(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
+        let (server, identity) = match *what {
+            Subject::Server { config, identity } => {
+                hidden(config, tool)?;
+                (&config.name, identity.clone())
+            }
+            Subject::Local { set, .. } => (set, Identity::Local(set.clone())),
+        };
+        let permit = CallPermit { caller: who.caller.clone(), server: server.clone(), tool: tool.clone() };
+        let ask = match what {
+            Subject::Server { config, .. } => {
+                self.admit(who, Some(config))?;
+                who.permission != Some(Permission::Yolo)
+            }
+            Subject::Local { ask, .. } => {
+                self.admit(who, None)?;
+                *ask && who.permission != Some(Permission::Yolo)
+            }
+        };
+        if !ask || who.grants.covers(&identity, tool) {
+            return Ok(Decision::Permit(permit));
+        }
+        let reaches: &[Reach] = match (what, who.grants.tool_by_tool.contains(&identity)) {
+            (Subject::Local { .. }, _) | (_, true) => &[Reach::Once, Reach::Tool],
+            _ => &[Reach::Once, Reach::Tool, Reach::Server, Reach::Session],
+        };
+        Ok(Decision::Ask(Wanted { permit, identity, reaches }))
+    }
+
+    /// May this agent have to do with a server at all, or, without one, with the program's own functions?
+    pub fn admit(&self, who: &Standing<'_>, server: Option<&ServerConfig>) -> Result<()> {
+        let what = match server {
+            Some(server) => format!("server `{}`", server.name),
+            None => "local tools".into(),
+        };
+        match (who.permission, server) {
+            (None, _) => Err(Error::Denied {
+                what,
+                rule: format!("the permission of `{}`: it was given none", who.caller),
+                hint: "give it one with `SessionBuilder::permission`".into(),
+            }),
+            (Some(Permission::Sandboxed), Some(_)) => Err(Error::Denied {
+                what,
+                rule: format!("the permission of `{}`: sandboxed, so no MCP server", who.caller),
+                hint: "`Permission::Trusted` lets it ask for servers".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+// === impl Grants ===
+
+impl Grants {
+    /// The same, with a yes that reaches so far. `Once` is not remembered.
+    #[must_use]
+    pub fn with(&self, identity: &Identity, tool: &ToolName, reach: Reach) -> Self {
+        let mut grants = self.clone();
+        match reach {
+            Reach::Once => {}
+            Reach::Tool => {
+                grants.tools.entry(identity.clone()).or_default().insert(tool.clone());
+            }
+            Reach::Server => {
+                grants.servers.insert(identity.clone());
+            }
+            Reach::Session => grants.everything = true,
+        }
+        grants
+    }
+
+    /// The same, with every tool of a server allowed.
+    #[must_use]
+    pub fn with_server(&self, identity: Identity) -> Self {
+        let mut grants = self.clone();
+        grants.tool_by_tool.remove(&identity);
+        grants.servers.insert(identity);
+        grants
+    }
+
+    /// The same, with every tool of a server to be asked for by itself.
+    #[must_use]
+    pub fn tool_by_tool(&self, identity: Identity) -> Self {
+        let mut grants = self.without(&identity);
+        grants.tool_by_tool.insert(identity);
+        grants
+    }
+
+    /// The same, with nothing remembered of a server.
+    #[must_use]
+    pub fn without(&self, identity: &Identity) -> Self {
+        let mut grants = self.clone();
+        grants.servers.remove(identity);
+        grants.tool_by_tool.remove(identity);
+        grants.tools.remove(identity);
+        grants
+    }
+
+    fn covers(&self, identity: &Identity, tool: &ToolName) -> bool {
+        let widely = self.everything || self.servers.contains(identity);
+        let local = matches!(identity, Identity::Local(_));
+        (widely && !local && !self.tool_by_tool.contains(identity))
+            || self.tools.get(identity).is_some_and(|tools| tools.contains(tool))
+    }
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// Who wants it.
+    pub fn caller(&self) -> &CallerName {
+        self.permit.caller()
+    }
+
+    /// The server, or the set of local tools.
+    pub fn server(&self) -> &ServerName {
+        self.permit.server()
+    }
+
+    /// The tool, by its original name.
+    pub fn tool(&self) -> &ToolName {
+        self.permit.tool()
+    }
+
+    /// What a yes is remembered for.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// How far a yes may reach.
+    pub fn reaches(&self) -> &'static [Reach] {
+        self.reaches
+    }
+
+    /// Somebody said yes, and how far it reaches. A reach that was not offered is a no.
+    pub fn allowed(self, reach: Reach) -> Result<CallPermit> {
+        if self.reaches.contains(&reach) { Ok(self.permit) } else { Err(self.refused()) }
+    }
+
+    /// Nobody said yes.
+    pub fn refused(&self) -> Error {
+        Error::Denied {
+            what: format!("tool `{}` of `{}`", self.tool(), self.server()),
+            rule: format!("consent: nobody allowed `{}` to call it", self.caller()),
+            hint: "allow it when asked, connect the server with everything allowed, or give the session an asker"
+                .into(),
+        }
+    }
+}
+
+// === impl Reach ===
+
+impl Reach {
+    /// What a yes of this reach allows, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Once => "this call",
+            Self::Tool => "this tool from now on",
+            Self::Server => "every tool of this server",
+            Self::Session => "everything in this session",
+        }
+    }
+}
