@@ -29,7 +29,7 @@
 //!
 //! They stand in the order of the data, and each uses only the rooms above it. Reading order, dependency order and the
 //! way of a call are one list: the vocabulary ([`text`] to [`event`]), the way in ([`config`] to [`connect`]), the way
-//! through ([`catalog`] to [`outcome`]), for whom ([`session`] to [`render`]), and the whole ([`host`]).
+//! through ([`catalog`] to [`outcome`]), for whom ([`session`] to [`render`]), and the whole ([`host`] and [`gateway`]).
 
 pub mod text;
 pub mod names;
@@ -51,6 +51,7 @@ pub mod session;
 pub mod provider;
 pub mod render;
 pub mod host;
+pub mod gateway;
 
 pub use error::{Error, Result, Side};
 pub use host::{CallOptions, Host, LocalTool, Session};

@@ -1,0 +1,65 @@
+//! Requests under way that go on by themselves, and can be cancelled by their ids.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use crate::mcp::method;
+use crate::wire::Json;
+
+/// What is under way, by the ids as they were written. Dropping it ends nothing.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Mutex<HashMap<Bytes, AbortHandle>>);
+
+// === impl Calls ===
+
+impl Calls {
+    /// Starts the work of a request. The receiver fails if it is cancelled: then nothing is to be answered.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        id: &Json,
+        work: impl Future<Output = Vec<u8>> + Send + 'static,
+    ) -> oneshot::Receiver<Vec<u8>> {
+        let (told, done) = oneshot::channel();
+        let (calls, key) = (Arc::clone(self), id.bytes().clone());
+        // Held until the call is entered, so that its end finds it there.
+        let mut under_way = self.lock();
+        let task = tokio::spawn({
+            let key = key.clone();
+            async move {
+                let message = work.await;
+                calls.lock().remove(&key);
+                let _ = told.send(message);
+            }
+        });
+        under_way.insert(key, task.abort_handle());
+        done
+    }
+
+    /// Hears what the caller tells: whether it wants something no more.
+    pub(super) fn hear(&self, method: &str, params: Option<&Json>) {
+        if method == method::CANCELLED
+            && let Some(id) = params.and_then(|params| params.member("requestId"))
+            && let Some(call) = self.lock().remove(id.bytes())
+        {
+            call.abort();
+        }
+    }
+
+    /// Ends everything.
+    pub(super) fn cancel_all(&self) {
+        self.lock().drain().for_each(|(_, call)| call.abort());
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, AbortHandle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

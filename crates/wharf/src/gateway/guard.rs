@@ -1,0 +1,72 @@
+//! Which requests are answered at all: those that were meant for this address.
+//!
+//! A page in a browser can reach a server on its own machine under a name of its choice. So the name that a request
+//! was sent to, and the page that it comes from, are looked at before anything else.
+
+use std::net::IpAddr;
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, Request, StatusCode};
+
+use super::Settings;
+
+/// Whether a request was meant for us. The error is what to answer.
+pub(super) fn check<B>(request: &Request<B>, settings: &Settings) -> Result<(), (StatusCode, &'static str)> {
+    let host = single(request.headers(), HOST.as_str())
+        .ok_or((StatusCode::BAD_REQUEST, "one Host header is needed"))?;
+    // In the absolute form the target names a host too: it must be the same.
+    let target = request.uri().authority().map(http::uri::Authority::as_str);
+    if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
+        return Err((StatusCode::BAD_REQUEST, "the target and the Host header name different hosts"));
+    }
+    if !is_ours(host, &settings.hosts) {
+        return Err((StatusCode::FORBIDDEN, "this gateway is not called by that name; see --host"));
+    }
+    if request.headers().contains_key(ORIGIN) {
+        let origin = single(request.headers(), ORIGIN.as_str());
+        if !origin.is_some_and(|origin| is_page_of_ours(origin, host, settings)) {
+            return Err((StatusCode::FORBIDDEN, "pages of that origin are not served; see --origin"));
+        }
+    }
+    Ok(())
+}
+
+/// A page of the very address that is called, or one that was allowed by name.
+fn is_page_of_ours(origin: &str, host: &str, settings: &Settings) -> bool {
+    let allowed = settings.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin));
+    let own = origin.split_once("://").is_some_and(|(scheme, authority)| {
+        matches!(scheme, "http" | "https") && authority.eq_ignore_ascii_case(host)
+    });
+    allowed || own
+}
+
+fn is_ours(authority: &str, allowed: &[String]) -> bool {
+    let name = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, rest)) if rest.is_empty() || is_port(rest) => address,
+        Some(_) => return false,
+        None => match authority.split_once(':') {
+            Some((name, port)) if is_number(port) => name,
+            Some(_) => return false,
+            None => authority,
+        },
+    };
+    let loopback = name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let known =
+        |allowed: &String| allowed.eq_ignore_ascii_case(name) || allowed.eq_ignore_ascii_case(authority);
+    loopback || name.eq_ignore_ascii_case("localhost") || allowed.iter().any(known)
+}
+
+fn is_port(text: &str) -> bool {
+    text.strip_prefix(':').is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 5 && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// A header's value, if it stands there once and is text.
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?.trim();
+    values.next().is_none().then_some(value)
+}

@@ -1,0 +1,225 @@
+//! The gateway over HTTP: who is let in, what was asked, and in which era.
+//!
+//! Limits come first: how many connections, how long a request may take to arrive, how large it may be.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Collected, Limited};
+use hyper::body::{Body, Incoming};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+
+use super::body::{self, Reply};
+use super::caller::Refused;
+use super::guard::{self, single};
+use super::legacy::Sessions;
+use super::modern::Asked;
+use super::{Gateway, Settings};
+use crate::mcp::{Revision, code};
+use crate::names::CallerName;
+use crate::wire::{Message, RpcError, is_batch, parse_message};
+
+pub(super) const VERSION: &str = "mcp-protocol-version";
+pub(super) const SESSION: &str = "mcp-session-id";
+
+/// How long the head of a request, and its body, may take to arrive.
+const ARRIVE: Duration = Duration::from_secs(15);
+/// The largest head of a request.
+const HEAD: usize = 32 * 1024;
+
+/// Serves until told to stop, then lets what is under way end.
+pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
+    let settings = &gateway.settings;
+    let door = Arc::new(Door { gateway: gateway.clone(), sessions: Arc::default() });
+    let room = Arc::new(Semaphore::new(settings.connections));
+    let (closing, closed) = watch::channel(false);
+    let mut stop = pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &room) => accepted,
+            () = &mut stop => break,
+        };
+        let (door, closed) = (Arc::clone(&door), closed.clone());
+        if let Some((stream, place)) = accepted {
+            tokio::spawn(async move {
+                let _place = place;
+                converse(stream, door, closed).await;
+            });
+        }
+    }
+    drop(listener);
+    drop(closed);
+    let _ = closing.send(true);
+    // Every connection holds a receiver: when the last is gone, so is the last call.
+    let _ = tokio::time::timeout(settings.drain, closing.closed()).await;
+}
+
+/// What every connection needs.
+struct Door {
+    gateway: Gateway,
+    sessions: Arc<Sessions>,
+}
+
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    // Whoever comes when there is no room waits in the system's own queue.
+    let place = Arc::clone(room).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, place)),
+        // A caller that left before it was greeted, or no descriptor to spare: the next one may do better.
+        Err(_) => {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            None
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receiver<bool>) {
+    let _ = stream.set_nodelay(true);
+    let service = hyper::service::service_fn(move |request| {
+        let door = Arc::clone(&door);
+        async move { Ok::<_, Infallible>(door.answer(request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(ARRIVE)
+        .max_buf_size(HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // A caller that breaks off is no news here.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = closed.wait_for(|closed| *closed) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+// === impl Door ===
+
+impl Door {
+    async fn answer(&self, request: Request<Incoming>) -> Reply {
+        let settings = &self.gateway.settings;
+        if let Err((status, why)) = guard::check(&request, settings) {
+            return body::plain(status, why);
+        }
+        match (request.method(), request.uri().path()) {
+            (&Method::GET | &Method::HEAD, "/healthz") => return body::plain(StatusCode::OK, "ok"),
+            (_, "/healthz") => return body::not_allowed("GET, HEAD"),
+            (_, "/mcp") => {}
+            _ => return body::plain(StatusCode::NOT_FOUND, "the gateway is at /mcp"),
+        }
+        let caller = match settings.callers.admit(request.headers()) {
+            Ok(caller) => caller,
+            Err(refused) => return unauthorized(refused),
+        };
+        match request.method().clone() {
+            Method::POST => self.post(request, caller).await,
+            Method::DELETE if !is_modern(request.headers()) => self.sessions.end(request.headers(), &caller),
+            _ => body::not_allowed("POST, DELETE"),
+        }
+    }
+
+    async fn post(&self, request: Request<Incoming>, caller: CallerName) -> Reply {
+        let settings = &self.gateway.settings;
+        let headers = request.headers().clone();
+        let message = match read(request, settings).await {
+            Ok(message) => message,
+            Err(refused) => return *refused,
+        };
+        let desk = Arc::clone(&self.gateway.desk);
+        let scope = match desk.scope(&caller) {
+            Ok(scope) => scope,
+            Err(error) => return body::refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.into()),
+        };
+        match message {
+            Message::Request { id, method, params } => {
+                let asked = Asked { id, method, params };
+                if is_modern(&headers) || asked.is_modern() {
+                    return asked.over_http(desk, scope, &headers).await;
+                }
+                let Asked { id, method, params } = asked;
+                self.sessions.take(desk, scope, &headers, Message::Request { id, method, params }).await
+            }
+            Message::Notification { .. } if is_modern(&headers) => body::accepted(),
+            Message::Response { .. } if is_modern(&headers) => {
+                let error =
+                    RpcError::new(code::INVALID_REQUEST, "a caller of this revision sends no responses");
+                body::refuse(StatusCode::BAD_REQUEST, &error)
+            }
+            message => self.sessions.take(desk, scope, &headers, message).await,
+        }
+    }
+}
+
+/// Reads the body and takes it apart.
+async fn read(request: Request<Incoming>, settings: &Settings) -> Result<Message, Box<Reply>> {
+    let headers = request.headers();
+    if !is_json(headers) {
+        return Err(Box::new(body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json")));
+    }
+    if !accepts_both(headers) {
+        let why = "accept both application/json and text/event-stream";
+        return Err(Box::new(body::plain(StatusCode::NOT_ACCEPTABLE, why)));
+    }
+    let frame = collect(request, settings).await?;
+    let refuse =
+        |code, why: String| Box::new(body::refuse(StatusCode::BAD_REQUEST, &RpcError::new(code, why)));
+    if is_batch(&frame) {
+        return Err(refuse(code::INVALID_REQUEST, "batches are not taken here: send one message".into()));
+    }
+    parse_message(frame, settings.limits.depth, false).map_err(|bad| refuse(code::PARSE, bad.reason))
+}
+
+async fn collect(request: Request<Incoming>, settings: &Settings) -> Result<Bytes, Box<Reply>> {
+    let too_large = || Box::new(body::plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large"));
+    // What is announced is refused before it is sent; what is not announced, when it has grown too large.
+    if request.body().size_hint().lower() > settings.body as u64 {
+        return Err(too_large());
+    }
+    let arriving = Limited::new(request.into_body(), settings.body).collect();
+    match tokio::time::timeout(ARRIVE, arriving).await {
+        Ok(collected) => collected.map(Collected::to_bytes).map_err(|_| too_large()),
+        Err(_) => {
+            Err(Box::new(body::plain(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")))
+        }
+    }
+}
+
+fn unauthorized(refused: Refused) -> Reply {
+    let (why, challenge) = match refused {
+        Refused::Unnamed => ("say who you are: `Authorization: Bearer KEY`", "Bearer"),
+        Refused::Unknown => ("that key is not known here", "Bearer error=\"invalid_token\""),
+    };
+    let mut reply = body::plain(StatusCode::UNAUTHORIZED, why);
+    reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    reply
+}
+
+/// Whether the header names a revision that is not of the legacy era. Old callers send none.
+fn is_modern(headers: &HeaderMap) -> bool {
+    let revision = single(headers, VERSION).and_then(Revision::parse);
+    headers.contains_key(VERSION) && revision.is_none_or(|r| r > Revision::NEWEST_LEGACY)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = single(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn accepts_both(headers: &HeaderMap) -> bool {
+    let Some(accept) = single(headers, "accept") else { return !headers.contains_key("accept") };
+    let accept = accept.to_ascii_lowercase();
+    let has = |kind: &str| accept.split(',').any(|a| a.split(';').next().is_some_and(|a| a.trim() == kind));
+    has("*/*")
+        || ((has("application/json") || has("application/*")) && (has("text/event-stream") || has("text/*")))
+}

@@ -1,0 +1,175 @@
+//! The host served to others, as one MCP server.
+//!
+//! In: bytes of callers, over HTTP or a pipe, in either era. Out: their answers. Each edge speaks its own era; `desk`
+//! between them knows neither. Who may call what is `policy`'s to say, and what a server answered is passed on as the
+//! bytes it came in.
+
+mod body;
+mod caller;
+mod calls;
+mod desk;
+mod guard;
+mod http;
+mod legacy;
+mod lists;
+mod modern;
+mod stdio;
+
+pub use caller::{Callers, Key};
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufRead, AsyncWrite};
+use tokio::net::TcpListener;
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::wire::Limits;
+use desk::Desk;
+
+/// A host that is served to others. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    desk: Arc<Desk>,
+    settings: Arc<Settings>,
+}
+
+/// Collects what a gateway needs. Each setting names its default.
+#[derive(Debug)]
+pub struct GatewayBuilder {
+    host: Host,
+    name: (String, String),
+    instructions: Option<String>,
+    settings: Settings,
+}
+
+/// How callers are received.
+#[derive(Clone, Debug)]
+struct Settings {
+    callers: Callers,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    limits: Limits,
+    body: usize,
+    connections: usize,
+    drain: Duration,
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Starts to build a gateway in front of a host.
+    pub fn builder(host: Host) -> GatewayBuilder {
+        let settings = Settings {
+            callers: Callers::default(),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            limits: Limits::default(),
+            body: 4 * 1024 * 1024,
+            connections: 4096,
+            drain: Duration::from_secs(10),
+        };
+        let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
+        GatewayBuilder { host, name, instructions: None, settings }
+    }
+
+    /// Serves callers that connect, until `stop` is ready: then no new call is taken, those under way have a moment to
+    /// end, and the rest are cancelled.
+    pub async fn serve_http(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
+        let at = listener
+            .local_addr()
+            .map_err(|e| Error::Internal(format!("the listener has no address: {e}")))?;
+        self.may_listen(at)?;
+        http::serve(self, listener, stop).await;
+        Ok(())
+    }
+
+    /// Serves one caller over a pipe, until its input ends.
+    pub async fn serve_stdio(
+        &self,
+        input: impl AsyncBufRead + Unpin,
+        output: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<()> {
+        stdio::serve(self, input, output).await
+    }
+
+    /// Where anybody can knock, everybody is asked who they are.
+    pub fn may_listen(&self, at: SocketAddr) -> Result<()> {
+        if at.ip().is_loopback() || !self.settings.callers.is_anyone() {
+            return Ok(());
+        }
+        Err(Error::Denied {
+            what: format!("serving at {at}"),
+            rule: "an address that others can reach needs callers that say who they are".into(),
+            hint: "make keys for your callers, or bind 127.0.0.1".into(),
+        })
+    }
+}
+
+// === impl GatewayBuilder ===
+
+impl GatewayBuilder {
+    /// Who may call. Defaults to anyone on this machine.
+    #[must_use]
+    pub fn callers(mut self, callers: Callers) -> Self {
+        self.settings.callers = callers;
+        self
+    }
+
+    /// Further names that the gateway may be called by in `Host`. Defaults to the names of this machine for itself.
+    #[must_use]
+    pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
+        self.settings.hosts.extend(hosts);
+        self
+    }
+
+    /// Web pages that may call, as `https://name:port`. Defaults to none.
+    #[must_use]
+    pub fn origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
+        self.settings.origins.extend(origins);
+        self
+    }
+
+    /// What callers are told about the server. Defaults to Wharf's own name and version.
+    #[must_use]
+    pub fn info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        self.name = (name.into(), version.into());
+        self
+    }
+
+    /// What a model should know about the tools. Defaults to nothing.
+    #[must_use]
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = Some(text.into());
+        self
+    }
+
+    /// The largest request that is read. Defaults to 4 MiB.
+    #[must_use]
+    pub fn largest_request(mut self, bytes: usize) -> Self {
+        self.settings.body = bytes;
+        self
+    }
+
+    /// How many connections are open at a time. Defaults to 4096.
+    #[must_use]
+    pub fn connections(mut self, count: usize) -> Self {
+        self.settings.connections = count;
+        self
+    }
+
+    /// How long calls may go on after the stop. Defaults to 10 seconds.
+    #[must_use]
+    pub fn drain(mut self, time: Duration) -> Self {
+        self.settings.drain = time;
+        self
+    }
+
+    /// Makes the gateway. Nothing is listened to yet.
+    pub fn build(self) -> Gateway {
+        let desk = Desk::new(self.host, self.name, self.instructions);
+        Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) }
+    }
+}

@@ -1,0 +1,150 @@
+//! The gateway over a pipe: one caller, one message a line, either era.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+use super::Gateway;
+use super::calls::Calls;
+use super::desk::Line;
+use super::legacy::{self, Talk};
+use super::modern::Asked;
+use crate::error::{Error, Result};
+use crate::mcp::{code, method};
+use crate::names::CallerName;
+use crate::wire::{Json, Message, RpcError, parse_message, response_error, response_result};
+
+/// How many messages may wait to be written.
+const WAITING: usize = 1024;
+
+/// Serves until the input ends. Calls that are under way then are cancelled.
+pub(super) async fn serve(
+    gateway: &Gateway,
+    mut input: impl AsyncBufRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+) -> Result<()> {
+    let (out, messages) = mpsc::channel(WAITING);
+    let writer = tokio::spawn(write(output, messages));
+    let mut pipe = Pipe { gateway: gateway.clone(), talk: None, modern: Arc::default(), out };
+    let limit = gateway.settings.limits.line as u64;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut input).take(limit + 1).read_until(b'\n', &mut line).await;
+        match read {
+            Ok(0) => break,
+            Ok(_) if line.last() != Some(&b'\n') && line.len() as u64 > limit => {
+                return Err(Error::Internal(format!("a message of more than {limit} bytes came in")));
+            }
+            Ok(_) => pipe.take(Bytes::copy_from_slice(line.trim_ascii())).await?,
+            Err(error) => return Err(Error::Internal(format!("standard input cannot be read: {error}"))),
+        }
+    }
+    pipe.finish();
+    drop(pipe);
+    let _ = writer.await;
+    Ok(())
+}
+
+/// A caller at the other end of a pipe.
+struct Pipe {
+    gateway: Gateway,
+    /// Since the caller shook hands.
+    talk: Option<Arc<Talk>>,
+    /// For requests that stand alone: only what is under way is kept of them.
+    modern: Arc<Calls>,
+    out: mpsc::Sender<Vec<u8>>,
+}
+
+impl Pipe {
+    async fn take(&mut self, frame: Bytes) -> Result<()> {
+        if frame.is_empty() {
+            return Ok(());
+        }
+        match parse_message(frame, self.gateway.settings.limits.depth, false) {
+            Ok(Message::Request { id, method, params }) => self.answer(Asked { id, method, params }).await,
+            Ok(Message::Notification { method, params }) => {
+                self.modern.hear(&method, params.as_ref());
+                if let Some(talk) = &self.talk {
+                    talk.calls.hear(&method, params.as_ref());
+                }
+                Ok(())
+            }
+            Ok(Message::Response { .. }) => Ok(()),
+            Err(bad) => {
+                let error = RpcError::new(code::PARSE, bad.reason);
+                self.say(response_error(&Json::null(), &error)).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn answer(&mut self, asked: Asked) -> Result<()> {
+        let desk = Arc::clone(&self.gateway.desk);
+        let scope = desk.scope(&CallerName::local())?;
+        let line = Line::over(self.out.clone());
+        if asked.is_modern() {
+            let id = asked.id.clone();
+            let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &scope, &line).await });
+            tokio::spawn(forward(done, self.out.clone()));
+            return Ok(());
+        }
+        if asked.method == method::INITIALIZE {
+            let talk = Arc::new(Talk::greet(CallerName::local(), asked.params.as_ref()));
+            let greeting = response_result(&asked.id, &talk.greeting(&desk));
+            self.talk = Some(talk);
+            self.say(greeting).await;
+            return Ok(());
+        }
+        let Some(talk) = &self.talk else {
+            // A probe of the other era, which is told which one this is.
+            let answer = match asked.method.as_str() {
+                method::PING => response_result(&asked.id, &Json::empty_object()),
+                _ => legacy::not_greeted(&asked.id),
+            };
+            self.say(answer).await;
+            return Ok(());
+        };
+        let done = talk.start(desk, scope, asked, line);
+        tokio::spawn(forward(done, self.out.clone()));
+        Ok(())
+    }
+
+    fn finish(&self) {
+        self.modern.cancel_all();
+        if let Some(talk) = &self.talk {
+            talk.calls.cancel_all();
+        }
+    }
+
+    async fn say(&self, message: Vec<u8>) {
+        // An error means that nobody reads any more; the input ends soon.
+        let _ = self.out.send(message).await;
+    }
+}
+
+async fn forward(done: tokio::sync::oneshot::Receiver<Vec<u8>>, out: mpsc::Sender<Vec<u8>>) {
+    // A call that was cancelled has no answer.
+    if let Ok(message) = done.await {
+        let _ = out.send(message).await;
+    }
+}
+
+/// One message a line; those that wait go out together.
+async fn write(mut output: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Vec<u8>>) {
+    let mut buffer = Vec::new();
+    while let Some(message) = messages.recv().await {
+        buffer.clear();
+        buffer.extend_from_slice(&message);
+        buffer.push(b'\n');
+        while let Ok(more) = messages.try_recv() {
+            buffer.extend_from_slice(&more);
+            buffer.push(b'\n');
+        }
+        if output.write_all(&buffer).await.is_err() || output.flush().await.is_err() {
+            return;
+        }
+    }
+}
