@@ -5,11 +5,13 @@
 
 mod builder;
 mod ensemble;
+mod offers;
 mod peer;
 mod server;
 
 pub use builder::HostBuilder;
 pub use ensemble::{Callable, Ensemble};
+pub use offers::Everywhere;
 
 use std::sync::Arc;
 use std::time::Duration;
