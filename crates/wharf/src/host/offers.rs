@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use tokio::sync::Mutex;
 
 use super::server::Server;
 use super::{CallOptions, Host, STARTING};
@@ -27,7 +28,7 @@ pub struct Everywhere<T> {
 impl Host {
     /// The resources of a server.
     pub async fn resources(&self, server: &str) -> Result<Offered<Resource>> {
-        self.reach(server, async |s, c| catalog::resources(&c, s.config.timeout).await).await
+        self.reach(server, |s, c| async move { catalog::resources(&c, s.config.timeout).await }).await
     }
 
     /// The resources of every server, asked side by side. Those that have none are left out.
@@ -37,7 +38,8 @@ impl Host {
 
     /// The templates of a server's resources.
     pub async fn resource_templates(&self, server: &str) -> Result<Offered<ResourceTemplate>> {
-        self.reach(server, async |s, c| catalog::resource_templates(&c, s.config.timeout).await).await
+        self.reach(server, |s, c| async move { catalog::resource_templates(&c, s.config.timeout).await })
+            .await
     }
 
     /// The templates of every server, asked side by side.
@@ -55,20 +57,24 @@ impl Host {
         &self,
         server: &str,
         uri: &str,
-        mut options: CallOptions<'_>,
+        options: CallOptions<'_>,
     ) -> Result<ResourceRead> {
-        self.reach(server, async |s, c| call::read_resource(&c, uri, self.asked(s, &mut options)).await).await
+        let options = &Mutex::new(options);
+        let read = |s: Arc<Server>, c| async move {
+            call::read_resource(&c, uri, self.asked(&s, &mut *options.lock().await)).await
+        };
+        self.reach(server, read).await
     }
 
     /// Hears when a resource changes, as long as the subscription is held. It outlives lost connections.
     pub async fn subscribe(&self, server: &str, uri: &str) -> Result<Subscription> {
         let watchers = &self.0.peer.watchers;
-        self.reach(server, async |s, c| watchers.subscribe(&c, uri, s.config.timeout).await).await
+        self.reach(server, |s, c| async move { watchers.subscribe(&c, uri, s.config.timeout).await }).await
     }
 
     /// The prompts of a server.
     pub async fn prompts(&self, server: &str) -> Result<Offered<Prompt>> {
-        self.reach(server, async |s, c| catalog::prompts(&c, s.config.timeout).await).await
+        self.reach(server, |s, c| async move { catalog::prompts(&c, s.config.timeout).await }).await
     }
 
     /// The prompts of every server, asked side by side. Those that have none are left out.
@@ -93,13 +99,14 @@ impl Host {
         server: &str,
         name: &str,
         arguments: &BTreeMap<String, String>,
-        mut options: CallOptions<'_>,
+        options: CallOptions<'_>,
     ) -> Result<PromptFetched> {
-        let run = async |s: &Server, c: Connection| {
+        let options = &Mutex::new(options);
+        let fill = |s: Arc<Server>, c| async move {
             let prompt = call::find_prompt(&c, name, s.config.timeout).await?;
-            call::prompt(&c, &prompt, arguments, self.asked(s, &mut options)).await
+            call::prompt(&c, &prompt, arguments, self.asked(&s, &mut *options.lock().await)).await
         };
-        self.reach(server, run).await
+        self.reach(server, fill).await
     }
 
     /// What may be meant by the beginning of an argument; `context` holds those that are settled.
@@ -110,14 +117,14 @@ impl Host {
         (argument, value): (&str, &str),
         context: &BTreeMap<String, String>,
     ) -> Result<Completion> {
-        let completing = Completing { reference, argument, value, context };
-        self.reach(server, async |s, c| call::complete(&c, &completing, s.config.timeout).await).await
+        let completing = &Completing { reference, argument, value, context };
+        self.reach(server, |s, c| async move { call::complete(&c, completing, s.config.timeout).await }).await
     }
 
     /// Asks a server for log messages of this level and graver ones; they come as events. Later connections to the same
     /// server are asked for the same.
     pub async fn set_log_level(&self, server: &str, level: LogLevel) -> Result<()> {
-        let set = async |s: &Server, c: Connection| {
+        let set = |s: Arc<Server>, c| async move {
             call::set_log_level(&c, level, s.config.timeout).await?;
             self.0.peer.remember_level(&s.config.name, level);
             Ok(())
@@ -141,16 +148,16 @@ impl Host {
 
     /// The one way to a server for everything that is no tool call: a server that is there and may be used, connected.
     /// What was lost on the way without an effect is asked once more over a fresh connection.
-    async fn reach<T>(
-        &self,
-        server: &str,
-        mut ask: impl AsyncFnMut(&Server, Connection) -> Result<T>,
-    ) -> Result<T> {
+    async fn reach<T, F>(&self, server: &str, ask: impl Fn(Arc<Server>, Connection) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
         let server = self.server(server)?;
         let connection = server.berth.connection().await?;
-        match ask(&server, connection.clone()).await {
+        match ask(Arc::clone(&server), connection.clone()).await {
             Err(error) if error.is_retryable() && !connection.is_open() => {
-                ask(&server, server.berth.connection().await?).await
+                let connection = server.berth.connection().await?;
+                ask(server, connection).await
             }
             ended => ended,
         }
