@@ -81,7 +81,7 @@ impl Asker for AtTerminal {
 fn answer(ui: &Ui, server: &ServerName, question: Question) -> Answer {
     match question {
         Question::Form(form) => fill_in(ui, server, &form),
-        Question::Url { message, url } => {
+        Question::Url { message, url, .. } => {
             ui.say(format_args!("\nserver `{server}` asks you to visit a page: {message}\n  {url}"));
             match confirm(ui, "Have you done so?") {
                 true => Answer::Accept(Json::empty_object()),

@@ -156,6 +156,28 @@ pub enum Error {
         /// What it may have meant, and how to list the names.
         hint: String,
     },
+    /// The server does not have what was asked for. It was not asked to do anything.
+    #[error("server `{server}` offers {what}")]
+    NotOffered {
+        /// The server.
+        server: ServerName,
+        /// What it has none of: `no resources`.
+        what: String,
+        /// What to do instead.
+        hint: String,
+    },
+    /// A prompt does not exist, or lacks arguments that it needs. Nothing was sent.
+    #[error("server `{server}`, prompt `{prompt}`: {}", problems.join("; "))]
+    Prompt {
+        /// The server.
+        server: ServerName,
+        /// The prompt, by the name that was asked for.
+        prompt: Foreign,
+        /// One sentence for each thing that is wrong.
+        problems: Vec<String>,
+        /// What to do instead.
+        hint: String,
+    },
     /// The connection is set to manual and nobody connected it.
     #[error("server `{server}` is not connected")]
     NotConnected {
@@ -229,6 +251,8 @@ impl Error {
             Self::Arguments { .. } => "arguments",
             Self::UnknownTool { .. } => "unknown_tool",
             Self::UnknownServer { .. } => "unknown_server",
+            Self::NotOffered { .. } => "not_offered",
+            Self::Prompt { .. } => "prompt",
             Self::NotConnected { .. } => "not_connected",
             Self::Protocol { .. } => "protocol",
             Self::UnknownOutcome { .. } => "unknown_outcome",
@@ -247,6 +271,8 @@ impl Error {
             | Self::Arguments { .. }
             | Self::UnknownTool { .. }
             | Self::UnknownServer { .. }
+            | Self::NotOffered { .. }
+            | Self::Prompt { .. }
             | Self::NotConnected { .. }
             | Self::Auth { .. }
             | Self::Cancelled { .. }
@@ -275,6 +301,8 @@ impl Error {
             Self::CommandNotAllowed { hint, .. }
             | Self::Denied { hint, .. }
             | Self::UnknownTool { hint, .. }
+            | Self::NotOffered { hint, .. }
+            | Self::Prompt { hint, .. }
             | Self::UnknownServer { hint, .. } => Some(hint.clone()),
             Self::Auth { server, .. } => Some(format!(
                 "give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"

@@ -34,10 +34,38 @@ pub enum Event {
         /// The server.
         server: ServerName,
     },
+    /// A server's list of resources changed.
+    ResourcesChanged {
+        /// The server.
+        server: ServerName,
+    },
+    /// A resource that is subscribed to changed, or may have while nobody could hear it.
+    ResourceUpdated {
+        /// The server.
+        server: ServerName,
+        /// The resource.
+        uri: Foreign,
+    },
+    /// A server's list of prompts changed.
+    PromptsChanged {
+        /// The server.
+        server: ServerName,
+    },
+    /// What a server wanted done on a page was done there.
+    PageVisited {
+        /// The server.
+        server: ServerName,
+        /// The question, by the server's own id for it.
+        id: Foreign,
+    },
     /// A server reports how far a call is.
     Progress {
         /// The server.
         server: ServerName,
+        /// The number of the call on its connection: steps of one call have one number.
+        call: u64,
+        /// The tool, if it is a call of one.
+        tool: Option<ToolName>,
         /// How far.
         progress: f64,
         /// Of how much.

@@ -41,7 +41,7 @@ pub enum Kind {
         min: Option<usize>,
         /// Most characters.
         max: Option<usize>,
-        /// `email`, `uri`, `date` or `date-time`; a hint for people.
+        /// `email`, `uri`, `date` or `date-time`. Others are not checked.
         format: Option<String>,
     },
     /// A number.
@@ -172,11 +172,11 @@ impl Kind {
             options.iter().map(|(option, _)| format!("`{option}`")).collect::<Vec<_>>().join(", ")
         };
         match self {
-            Self::Text { min, max, .. } => match value.as_str().map(|t| t.chars().count()) {
+            Self::Text { min, max, format } => match value.as_str().map(|t| (t, t.chars().count())) {
                 None => Some("is text".into()),
-                Some(n) if min.is_some_and(|min| n < min) => Some("is too short".into()),
-                Some(n) if max.is_some_and(|max| n > max) => Some("is too long".into()),
-                Some(_) => None,
+                Some((_, n)) if min.is_some_and(|min| n < min) => Some("is too short".into()),
+                Some((_, n)) if max.is_some_and(|max| n > max) => Some("is too long".into()),
+                Some((text, _)) => format.as_deref().and_then(|format| misfit(format, text)),
             },
             Self::Number { whole, min, max } => match value.as_f64() {
                 None => Some("is a number".into()),
@@ -198,6 +198,53 @@ impl Kind {
             },
         }
     }
+}
+
+/// What is wrong with a text of that format. Only what is certainly wrong is said to be.
+fn misfit(format: &str, text: &str) -> Option<String> {
+    let fits = match format {
+        "email" => text.split_once('@').is_some_and(|(who, at)| {
+            !who.is_empty() && !at.is_empty() && !text.contains(char::is_whitespace)
+        }),
+        "uri" => url::Url::parse(text).is_ok(),
+        "date" => is_date(text),
+        "date-time" => match text.split_once(['T', 't', ' ']) {
+            Some((date, time)) => is_date(date) && is_time(time),
+            None => false,
+        },
+        _ => true,
+    };
+    (!fits).then(|| match format {
+        "date" => "is a date such as 2026-07-28".into(),
+        "date-time" => "is a moment such as 2026-07-28T12:00:00Z".into(),
+        other => format!("is of the format `{other}`"),
+    })
+}
+
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    matches!(parts[..], [year, month, day] if year.len() == 4 && in_range(year, 0, 9999)
+        && in_range(month, 1, 12) && in_range(day, 1, 31))
+}
+
+/// Hours, minutes and seconds, and how far the clock is from Greenwich's.
+fn is_time(text: &str) -> bool {
+    let zone = text.find(['Z', 'z', '+', '-']).unwrap_or(text.len());
+    let (clock, zone) = text.split_at(zone);
+    let clock: Vec<&str> = clock.split('.').next().unwrap_or_default().split(':').collect();
+    let is_clock =
+        matches!(clock[..], [h, m, s] if in_range(h, 0, 23) && in_range(m, 0, 59) && in_range(s, 0, 60));
+    let is_zone = matches!(zone, "Z" | "z")
+        || zone
+            .strip_prefix(['+', '-'])
+            .and_then(|z| z.split_once(':'))
+            .is_some_and(|(h, m)| in_range(h, 0, 23) && in_range(m, 0, 59));
+    is_clock && is_zone
+}
+
+fn in_range(digits: &str, least: u16, most: u16) -> bool {
+    let is_number = digits.len() >= 2 && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number && digits.parse().is_ok_and(|n: u16| (least..=most).contains(&n))
 }
 
 /// The values of `enum` (named by `enumNames`), or of `oneOf`/`anyOf` with `const` and `title`.

@@ -32,6 +32,9 @@ pub enum Question {
         message: Foreign,
         /// Where. It is shown, never opened without a person.
         url: Foreign,
+        /// The server's own id for it, by which a legacy server may tell that it was done
+        /// ([`Event::PageVisited`](crate::event::Event::PageVisited)).
+        id: Option<Foreign>,
     },
     /// Ask a model. The parameters are the protocol's `CreateMessageRequestParams`.
     Sample {
@@ -154,6 +157,17 @@ impl Offers {
         }
         all.to_json()
     }
+
+    /// The same for a legacy server, which may also hear that the folders changed.
+    pub fn legacy_capabilities(self) -> Json {
+        let mut all = Members::of(&Self { roots: false, ..self }.capabilities());
+        if self.roots {
+            let mut roots = Members::new();
+            roots.json("listChanged", &Json::of(&true));
+            all.object("roots", &roots);
+        }
+        all.to_json()
+    }
 }
 
 /// Answers one question of a server, asked by method and parameters: the protocol's result, or its error.
@@ -174,7 +188,10 @@ pub async fn answer(
         (Question::Url { .. }, Answer::Accept(_)) => Ok(elicited("accept", None)),
         (Question::Form(_) | Question::Url { .. }, Answer::Cancel) => Ok(elicited("cancel", None)),
         (Question::Form(_) | Question::Url { .. }, _) => Ok(elicited("decline", None)),
-        (_, Answer::Result(result)) => Ok(result),
+        (question, Answer::Result(result)) => match unfit(&question, &result) {
+            Some(reason) => Err(RpcError::new(code::INTERNAL, reason)),
+            None => Ok(result),
+        },
         (_, _) => Err(RpcError::new(REJECTED, "the user declined")),
     }
 }
@@ -193,8 +210,46 @@ pub async fn consent(
     }
 }
 
+/// What keeps an answer from being what the protocol wants there.
+fn unfit(question: &Question, result: &Json) -> Option<String> {
+    let lacks = |keys: &[&str]| {
+        let missing = keys.iter().find(|key| result.member(key).is_none_or(|value| value.is_null()));
+        missing.map(|key| format!("the answer lacks `{key}`"))
+    };
+    match question {
+        Question::Sample { .. } => lacks(&["role", "content", "model"]),
+        Question::Roots => lacks(&["roots"]).or_else(|| {
+            #[derive(Deserialize)]
+            struct Root {
+                uri: String,
+            }
+            let roots = result.member("roots").and_then(|roots| roots.to::<Vec<Root>>().ok());
+            match roots {
+                None => Some("`roots` is a list of objects with a `uri`".into()),
+                Some(roots) if !roots.iter().all(|root| root.uri.starts_with("file://")) => {
+                    Some("the `uri` of a root starts with `file://`".into())
+                }
+                Some(_) => None,
+            }
+        }),
+        _ => None,
+    }
+}
+
 /// What servers expect when a person says no to a request that has no word for it.
 const REJECTED: i64 = -1;
+
+/// Whether a person can be sent to an address: a page of the web, with nothing in it that cannot be seen.
+fn page(url: &str) -> Result<(), String> {
+    let parsed = url::Url::parse(url).map_err(|e| format!("its `url` is no address: {e}"))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err("its `url` does not lead to a page of the web".into());
+    }
+    match url.chars().any(crate::text::is_unsafe_to_show) {
+        true => Err("its `url` has control characters, or ones that cannot be seen".into()),
+        false => Ok(()),
+    }
+}
 
 fn elicited(action: &str, content: Option<&Json>) -> Json {
     let mut result = Members::new();
@@ -214,6 +269,7 @@ fn read(name: &str, params: Option<Json>, offers: Offers) -> Result<Question, Rp
         message: String,
         requested_schema: Option<Json>,
         url: Option<String>,
+        elicitation_id: Option<String>,
     }
     let not_offered = || RpcError::new(code::METHOD_NOT_FOUND, format!("`{name}` was not offered"));
     let unreadable = |e: serde_json::Error| RpcError::new(code::INVALID_PARAMS, format!("`{name}`: {e}"));
@@ -226,10 +282,20 @@ fn read(name: &str, params: Option<Json>, offers: Offers) -> Result<Question, Rp
                 ("form", _, Some(schema)) if offers.forms => Form::read(message, &schema)
                     .map(Question::Form)
                     .map_err(|reason| RpcError::new(code::INVALID_PARAMS, reason)),
-                ("url", Some(url), _) if offers.urls => Ok(Question::Url { message, url: url.into() }),
+                ("url", Some(url), _) if offers.urls => match page(&url) {
+                    Ok(()) => {
+                        let id = shape.elicitation_id.map(Foreign::from);
+                        Ok(Question::Url { message, url: url.into(), id })
+                    }
+                    Err(reason) => Err(RpcError::new(code::INVALID_PARAMS, reason)),
+                },
                 ("form", _, None) => Err(RpcError::new(code::INVALID_PARAMS, "`requestedSchema` is missing")),
                 _ => Err(RpcError::new(code::INVALID_PARAMS, "this kind of elicitation was not offered")),
             }
+        }
+        // Tools for the model are a capability of their own, which is not offered.
+        method::SAMPLING if offers.sampling && params.member("tools").is_some_and(|t| !t.is_null()) => {
+            Err(RpcError::new(code::INVALID_PARAMS, "tools for the model were not offered"))
         }
         method::SAMPLING if offers.sampling => Ok(Question::Sample { params }),
         method::ROOTS_LIST if offers.roots => Ok(Question::Roots),

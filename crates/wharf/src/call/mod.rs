@@ -1,10 +1,17 @@
-//! A tool is called.
+//! A tool is called, a resource read, a prompt fetched.
 //!
-//! In: a permit, a route and arguments. Out: the raw reply, or an error. The arguments are checked before anything is
-//! sent, the call is sent once, and it always ends. What the reply means is `outcome`'s business.
+//! In: a permit, a route and arguments, or an address or a name. Out: the raw reply, or what is in it, or an error.
+//! Arguments are checked before anything is sent, a call is sent once, and it always ends. What the reply of a tool
+//! means is `outcome`'s business.
 
+mod fetch;
+mod rounds;
 mod schema;
 mod send;
 
+pub use fetch::{
+    Asked, Completing, PromptFetched, ResourceRead, complete, find_prompt, prompt, read_resource,
+    set_log_level,
+};
 pub use schema::{Misfit, Validators, limits};
 pub use send::{Call, OnProgress, send};

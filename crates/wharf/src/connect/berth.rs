@@ -109,6 +109,7 @@ impl Dock {
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
         let intro = Introduction {
             capabilities: self.peer.capabilities(),
+            legacy_capabilities: self.peer.legacy_capabilities(),
             info: self.client_info.clone(),
             deadline: later(Instant::now(), config.start_timeout),
             time: config.start_timeout,
@@ -258,7 +259,8 @@ impl Berth {
         }
     }
 
-    fn live(&self) -> Option<Connection> {
+    /// The live connection, if there is one.
+    pub fn live(&self) -> Option<Connection> {
         self.0.current.load().as_deref().filter(|c| c.is_open()).cloned()
     }
 
@@ -291,6 +293,7 @@ impl Berth {
                 self.0.current.store(Some(Arc::new(connection.clone())));
                 attempt.end(State::Connected, None);
                 connection.follow_changes();
+                self.0.dock.peer.connected(&connection);
                 let ended = (connection.number(), connection.ended());
                 tokio::spawn(watch_over(Arc::downgrade(&self.0), ended, Instant::now()));
                 Ok(connection)

@@ -1,23 +1,29 @@
 //! A live connection: raw parameters in, raw result out, exactly one end for every request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::inbox::{Closed, Failure, Inbox, Strays};
 use super::life::{Life, Progress};
 use super::link::{Link, LinkFailure, Outgoing, Sent};
+use super::listen::LISTS;
 use crate::error::{Error, Result, StderrTail};
-use crate::mcp::{Era, ServerInfo, meta, method};
+use crate::mcp::{Era, LogLevel, ServerInfo, meta, method};
 use crate::names::{ServerName, ToolName};
 use crate::wire::{self, Json, Members};
 
 /// A connection to one server in one era. Cheap to clone; the last clone that goes closes it.
 #[derive(Clone)]
 pub struct Connection(Arc<Held>);
+
+/// A connection that others keep open, or do not any more.
+#[derive(Clone)]
+pub struct WeakConnection(Weak<Held>);
 
 /// What the clones of a connection share. When it goes the connection ends, though tasks of its own still hold it.
 struct Held(Arc<Live>);
@@ -26,8 +32,9 @@ pub(super) struct Live {
     number: u64,
     pub(super) wire: Wire,
     pub(super) info: ServerInfo,
-    /// The `_meta` that every request carries in the modern era.
-    pub(super) meta: Members,
+    /// The `_meta` that every request carries in the modern era, without and with the level of its log.
+    bare_meta: Members,
+    pub(super) meta: ArcSwap<Members>,
 }
 
 /// A link with its inbox, before and after the handshake.
@@ -56,8 +63,8 @@ pub struct Request<'a> {
     pub hard_timeout: Duration,
     /// Who hears of progress, in order, before the answer.
     pub on_progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
-    /// It stays open to hear news, and nobody waits for its answer.
-    pub(super) standing: bool,
+    /// It stays open to hear news, and nobody waits for its answer. What the server agrees to goes here.
+    pub(super) standing: Option<mpsc::Sender<Json>>,
 }
 
 /// How far the hard limit lies behind the timeout, unless the caller says otherwise.
@@ -80,7 +87,7 @@ impl<'a> Request<'a> {
             timeout,
             hard_timeout,
             on_progress: None,
-            standing: false,
+            standing: None,
         }
     }
 }
@@ -101,7 +108,13 @@ impl Connection {
     pub(super) fn new(wire: Wire, info: ServerInfo, meta: Members) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::new(Held(Arc::new(Live { number, wire, info, meta }))))
+        let (bare_meta, meta) = (meta.clone(), ArcSwap::from_pointee(meta));
+        Self(Arc::new(Held(Arc::new(Live { number, wire, info, bare_meta, meta }))))
+    }
+
+    /// The same connection, without keeping it open.
+    pub fn downgrade(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.0))
     }
 
     /// For tasks of the connection's own.
@@ -142,8 +155,15 @@ impl Connection {
     /// Sends a request and waits for its end. Dropping the future cancels it, and the server is told.
     pub async fn request(&self, mut request: Request<'_>) -> Result<Json> {
         let modern = self.0.0.info.revision.era() == Era::Modern;
-        let base = if modern { Some(&self.0.0.meta) } else { None };
-        self.0.0.wire.request(&mut request, base).await
+        let base = modern.then(|| self.0.0.meta.load_full());
+        self.0.0.wire.request(&mut request, base.as_deref()).await
+    }
+
+    /// From now on every request asks for log messages of this level and graver ones. Only the modern era has it so.
+    pub(crate) fn log_from(&self, level: LogLevel) {
+        let mut meta = self.0.0.bare_meta.clone();
+        meta.text(meta::LOG_LEVEL, level.as_str());
+        self.0.0.meta.store(Arc::new(meta));
     }
 
     /// Sends a notification, after everything that was sent before it.
@@ -153,8 +173,14 @@ impl Connection {
 
     /// A modern server tells of changes only to those who asked for it.
     pub(super) fn follow_changes(&self) {
-        if self.info().offers_flag("tools", "listChanged") {
-            self.listen(Json::of(&serde_json::json!({ "toolsListChanged": true })));
+        let mut wanted = Members::default();
+        for (capability, key, _) in LISTS {
+            if self.info().offers_flag(capability, "listChanged") {
+                wanted.json(key, &Json::of(&true));
+            }
+        }
+        if !wanted.is_empty() {
+            self.listen(wanted.to_json());
         }
     }
 
@@ -182,6 +208,21 @@ impl std::fmt::Debug for Connection {
     }
 }
 
+// === impl WeakConnection ===
+
+impl WeakConnection {
+    /// The connection, if anybody keeps it.
+    pub fn upgrade(&self) -> Option<Connection> {
+        self.0.upgrade().map(Connection)
+    }
+}
+
+impl std::fmt::Debug for WeakConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WeakConnection")
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.wire.inbox.close(Closed { reason: "it was closed".into(), protocol: false });
@@ -206,7 +247,7 @@ impl Wire {
             }
             None => (None, None),
         };
-        let life = Life::new(sink, request.standing);
+        let life = Life::new(sink, request.tool.cloned(), request.standing.take());
         let (ticket, answer) = match self.inbox.register(Arc::clone(&life)) {
             Ok(registered) => registered,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
@@ -308,11 +349,17 @@ fn status_reason(status: u16, body: &str) -> String {
 fn add_meta(request: &mut Request<'_>, base: Option<&Members>, id: u64) {
     static NOTHING: LazyLock<Members> = LazyLock::new(Members::default);
     let base = base.unwrap_or(&NOTHING);
-    if request.method == method::TOOLS_CALL {
+    if may_report(request) {
         request.params.object_and_number("_meta", base, (meta::PROGRESS_TOKEN, id));
     } else if !base.is_empty() {
         request.params.object("_meta", base);
     }
+}
+
+/// Whether the server is invited to tell how far it is.
+fn may_report(request: &Request<'_>) -> bool {
+    request.on_progress.is_some()
+        || matches!(request.method, method::TOOLS_CALL | method::RESOURCES_READ | method::PROMPTS_GET)
 }
 
 /// How a request ended, before it is judged.

@@ -22,6 +22,8 @@ use crate::wire::{self, Json, Members};
 pub(super) struct Introduction {
     /// The protocol's `ClientCapabilities`.
     pub(super) capabilities: Json,
+    /// The same for a legacy server.
+    pub(super) legacy_capabilities: Json,
     /// Name and version of the program.
     pub(super) info: Json,
     /// When the server must be ready.
@@ -127,7 +129,7 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
     let mut params = Members::new();
     params
         .text("protocolVersion", Revision::NEWEST_LEGACY.as_str())
-        .json("capabilities", &intro.capabilities)
+        .json("capabilities", &intro.legacy_capabilities)
         .json("clientInfo", &intro.info);
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let mut request = Request::new(method::INITIALIZE, params, left);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::names::ToolName;
 use crate::text::Foreign;
+use crate::wire::Json;
 
 /// Signs of life of a call, and where its progress goes.
 #[derive(Debug)]
@@ -15,8 +17,10 @@ pub(crate) struct Life {
     started: Instant,
     last_ms: AtomicU64,
     sink: Option<mpsc::Sender<Progress>>,
-    /// It stays open to hear news: it is no call that somebody waits for.
-    pub(crate) standing: bool,
+    /// The tool, if it is a call of one.
+    pub(crate) tool: Option<ToolName>,
+    /// It stays open to hear news: it is no call that somebody waits for. What the server agreed to goes here.
+    pub(crate) standing: Option<mpsc::Sender<Json>>,
 }
 
 /// How far a call is.
@@ -33,8 +37,12 @@ pub struct Progress {
 // === impl Life ===
 
 impl Life {
-    pub(crate) fn new(sink: Option<mpsc::Sender<Progress>>, standing: bool) -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), last_ms: AtomicU64::new(0), sink, standing })
+    pub(crate) fn new(
+        sink: Option<mpsc::Sender<Progress>>,
+        tool: Option<ToolName>,
+        standing: Option<mpsc::Sender<Json>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { started: Instant::now(), last_ms: AtomicU64::new(0), sink, tool, standing })
     }
 
     pub(crate) fn started(&self) -> Instant {

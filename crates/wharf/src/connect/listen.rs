@@ -3,13 +3,40 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Ended, Live, Request};
 use super::inbox::Failure;
 use super::link::LinkFailure;
+use crate::error::{Error, Result};
 use crate::mcp::{Era, method};
 use crate::wire::{self, Json, Members};
+
+/// A request that stays open as long as this is held. Dropped, the server is told that nobody listens any more.
+#[derive(Debug)]
+pub struct Listening(AbortHandle);
+
+/// What the server agreed to, told once.
+type First = Option<oneshot::Sender<Result<Json>>>;
+
+/// How a request for news ended.
+enum Over {
+    /// It may be opened again.
+    Again,
+    /// There is no point in another.
+    Enough,
+    /// The server never agreed to the first.
+    Refused,
+}
+
+/// Lists that may change: the capability, the key under which its news is asked for, the news.
+pub(super) const LISTS: [(&str, &str, &str); 3] = [
+    ("tools", "toolsListChanged", method::TOOLS_CHANGED),
+    ("prompts", "promptsListChanged", method::PROMPTS_CHANGED),
+    ("resources", "resourcesListChanged", method::RESOURCES_CHANGED),
+];
 
 /// As good as for ever, and still a time that can be counted.
 const LONG: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -25,54 +52,133 @@ impl Connection {
     /// [`Peer::notification`](super::Peer::notification). A legacy server sends its news unasked: nothing is done.
     pub fn listen(&self, notifications: Json) {
         if self.info().revision.era() == Era::Modern {
-            tokio::spawn(stay(self.live(), notifications));
+            let live = self.live();
+            tokio::spawn(async move { stay(&live, &notifications, None).await });
+        }
+    }
+
+    /// Asks a modern server for news as long as the guard is held, and waits until it agrees: the part of what was asked
+    /// for that it will tell, or `null` if it does not say. `on_end` hears that it does not keep the request open.
+    pub async fn listen_for(
+        &self,
+        notifications: Json,
+        timeout: Duration,
+        on_end: impl FnOnce() + Send + 'static,
+    ) -> Result<(Listening, Json)> {
+        let (first, agreed) = oneshot::channel();
+        let live = self.live();
+        let task = tokio::spawn(async move {
+            let heard = stay(&live, &notifications, Some(first)).await;
+            if heard && !live.wire.inbox.is_closed() {
+                on_end();
+            }
+        });
+        let listening = Listening(task.abort_handle());
+        let since = Instant::now();
+        match tokio::time::timeout(timeout, agreed).await {
+            Ok(Ok(agreed)) => Ok((listening, agreed?)),
+            Ok(Err(_)) => Err(Error::Cancelled { reason: "the connection ended".into() }),
+            Err(_) => Err(Error::Timeout {
+                server: self.server().clone(),
+                after: since.elapsed(),
+                stderr: self.stderr(),
+            }),
         }
     }
 }
 
-async fn stay(live: Arc<Live>, notifications: Json) {
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Keeps a request open until there is no point in it any more. False if the server never agreed.
+async fn stay(live: &Arc<Live>, notifications: &Json, mut first: First) -> bool {
     let inbox = Arc::clone(&live.wire.inbox);
     let mut quick = 0;
     let mut pause = FIRST_PAUSE;
     loop {
         let since = Instant::now();
-        if !ask(&live, &notifications).await {
-            return;
+        match ask(live, notifications, &mut first).await {
+            Over::Again => {}
+            Over::Enough => return true,
+            Over::Refused => return false,
         }
         if since.elapsed() >= QUICK {
             (quick, pause) = (0, FIRST_PAUSE);
         }
         quick += 1;
         if quick >= QUICK_ENDS {
-            return;
+            return true;
         }
         tokio::select! {
-            _ = inbox.until_closed() => return,
+            _ = inbox.until_closed() => return true,
             () = tokio::time::sleep(pause) => {}
         }
         pause *= 2;
-        // What changed while nobody listened was not heard.
-        if notifications.member("toolsListChanged").is_some_and(|t| t.as_str() == "true") {
-            inbox.take(wire::notification(method::TOOLS_CHANGED, &Members::new()).into());
-        }
+        missed(notifications, |news| inbox.take(news.into()));
     }
 }
 
-/// Keeps one request open. False if there is no point in another.
-async fn ask(live: &Live, notifications: &Json) -> bool {
+/// What changed while nobody listened was not heard: it is told as if all had changed.
+fn missed(notifications: &Json, mut tell: impl FnMut(Vec<u8>)) {
+    for (_, key, news) in LISTS {
+        if notifications.member(key).is_some_and(|wanted| wanted.as_str() == "true") {
+            tell(wire::notification(news, &Members::new()));
+        }
+    }
+    let resources = notifications.member("resourceSubscriptions");
+    for uri in resources.and_then(|uris| uris.to::<Vec<String>>().ok()).unwrap_or_default() {
+        let mut params = Members::new();
+        params.text("uri", &uri);
+        tell(wire::notification(method::RESOURCE_UPDATED, &params));
+    }
+}
+
+/// Keeps one request open. `first` hears that the server agreed, or why it did not.
+async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
     let _standing = live.wire.inbox.stand();
     let mut params = Members::new();
     params.json("notifications", notifications);
     let mut request = Request::new(method::LISTEN, params, LONG);
     request.hard_timeout = LONG;
-    request.standing = true;
-    match live.wire.attempt(&mut request, Some(&live.meta)).await {
+    let (tell, mut agreed) = mpsc::channel(1);
+    request.standing = Some(tell);
+    let meta = live.meta.load_full();
+    let ended = {
+        let attempt = live.wire.attempt(&mut request, Some(&meta));
+        tokio::pin!(attempt);
+        loop {
+            tokio::select! {
+                biased;
+                Some(agreed) = agreed.recv() => {
+                    if let Some(first) = first.take() {
+                        let _ = first.send(Ok(agreed));
+                    }
+                }
+                ended = &mut attempt => break ended,
+            }
+        }
+    };
+    let again = match &ended {
         // The server ended it, the stream broke, or there is trouble on the way.
         Ended::Answer(Ok(_)) | Ended::Failed(LinkFailure::Lost(_) | LinkFailure::NotSent(_)) => true,
         Ended::Failed(LinkFailure::Unreached(error)) => !error.is_refusal(),
-        Ended::Failed(LinkFailure::Status { status, .. }) => status == 429 || status >= 500,
+        Ended::Failed(LinkFailure::Status { status, .. }) => *status == 429 || *status >= 500,
         Ended::Failed(LinkFailure::SessionExpired) | Ended::Gone(..) | Ended::TimedOut(_) => false,
         // It does not have such a thing, or does not do it properly.
         Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_) | Failure::Closed(_))) => false,
+    };
+    if let Some(waiting) = first.take() {
+        let refused = || Error::Protocol {
+            server: live.wire.server.clone(),
+            reason: "it ended a request for news without agreeing to it".into(),
+            stderr: live.wire.link.stderr(),
+        };
+        let why = live.wire.judge(ended, &request).err().unwrap_or_else(refused);
+        let _ = waiting.send(Err(why));
+        return Over::Refused;
     }
+    if again { Over::Again } else { Over::Enough }
 }

@@ -21,10 +21,11 @@ mod sse;
 mod stdio;
 
 pub use berth::{Berth, Dock};
-pub use connection::{Connection, Request};
+pub use connection::{Connection, Request, WeakConnection};
 pub use era::{EraMemory, EraStore, Verdict};
 pub use inbox::Strays;
 pub use life::Progress;
+pub use listen::Listening;
 pub use pool::Pool;
 pub use program::{Inspected, inspect};
 pub use stdio::Leaving;
@@ -41,6 +42,16 @@ pub type Answering = Pin<Box<dyn Future<Output = Result<Json, RpcError>> + Send 
 pub trait Peer: Send + Sync + 'static {
     /// What is offered to servers, in the form of the protocol's `ClientCapabilities`.
     fn capabilities(&self) -> Json;
+
+    /// The same for a legacy server, which may be told more.
+    fn legacy_capabilities(&self) -> Json {
+        self.capabilities()
+    }
+
+    /// There is a new connection to a server. What was asked of the last one is not known to this one.
+    fn connected(&self, connection: &Connection) {
+        let _ = connection;
+    }
 
     /// A server asks for something: `roots/list`, `sampling/createMessage`, `elicitation/create`.
     fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering;

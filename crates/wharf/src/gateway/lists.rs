@@ -14,7 +14,13 @@ use crate::wire::{Json, Members, RpcError};
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     /// The newest first. A snapshot that nobody holds any more is forgotten.
-    built: Mutex<Vec<(Weak<Snapshot>, Arc<[Json]>)>>,
+    built: Mutex<Vec<Built>>,
+}
+
+#[derive(Debug)]
+struct Built {
+    of: Weak<Snapshot>,
+    pages: Arc<[Json]>,
 }
 
 /// How many tools stand on a page.
@@ -44,14 +50,14 @@ impl Lists {
 
     fn pages(&self, snapshot: &Arc<Snapshot>) -> Arc<[Json]> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = built.iter().find(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(snapshot)));
-        if let Some((_, pages)) = known {
-            return Arc::clone(pages);
+        let known = built.iter().find(|known| std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(snapshot)));
+        if let Some(known) = known {
+            return Arc::clone(&known.pages);
         }
         let pages: Arc<[Json]> = build(snapshot).into();
-        built.retain(|(known, _)| known.strong_count() > 0);
+        built.retain(|known| known.of.strong_count() > 0);
         built.truncate(KEPT - 1);
-        built.insert(0, (Arc::downgrade(snapshot), Arc::clone(&pages)));
+        built.insert(0, Built { of: Arc::downgrade(snapshot), pages: Arc::clone(&pages) });
         pages
     }
 }

@@ -8,7 +8,7 @@ use super::Host;
 use crate::ask::{Answer, Question};
 use crate::connect::Progress;
 use crate::names::{CallerName, ServerName};
-use crate::session::{Resources, Transaction};
+use crate::session::{Extensions, Transaction};
 use crate::text::Foreign;
 
 /// The call that a handler serves, and the scope it runs in. Cheap to clone.
@@ -39,8 +39,8 @@ impl Context {
     }
 
     /// What the program put within reach of its tools.
-    pub fn resources(&self) -> &Resources {
-        self.host.resources()
+    pub fn extensions(&self) -> &Extensions {
+        self.host.extensions()
     }
 
     /// Tells how far the call is. It also says that the tool is alive, so a timeout starts anew.

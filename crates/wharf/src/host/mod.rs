@@ -8,6 +8,7 @@ mod context;
 mod ensemble;
 mod load;
 mod local;
+mod offers;
 mod peer;
 mod register;
 mod run;
@@ -20,6 +21,7 @@ pub use context::Context;
 pub use ensemble::{Callable, Ensemble};
 pub use load::{Load, LoadAll};
 pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
+pub use offers::Everywhere;
 pub use session::{Docking, Session, SessionBuilder};
 
 use std::sync::Arc;
@@ -39,7 +41,7 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::registry::{Route, Snapshot};
-use crate::session::{Memory, Resources, State};
+use crate::session::{Extensions, Memory, State};
 use crate::wire::Json;
 use scope::Scope;
 use server::Server;
@@ -111,8 +113,8 @@ impl Host {
     }
 
     /// What tools' handlers can reach. What a session puts there is its own.
-    pub fn resources(&self) -> &Resources {
-        &self.scope.resources
+    pub fn extensions(&self) -> &Extensions {
+        &self.scope.extensions
     }
 
     /// What is remembered now.

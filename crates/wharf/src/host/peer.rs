@@ -1,12 +1,15 @@
 //! The host's ear: what servers ask goes to the asker, what they tell becomes an event.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::ask::{self, Asker};
-use crate::connect::{Answering, Peer};
+use crate::call;
+use crate::catalog::Watchers;
+use crate::connect::{Answering, Connection, Peer};
 use crate::event::{Bus, Event};
-use crate::mcp::method;
+use crate::mcp::{Era, LogLevel, method};
 use crate::names::ServerName;
 use crate::text::Foreign;
 use crate::wire::Json;
@@ -17,14 +20,21 @@ pub(super) struct HostPeer {
     events: Bus,
     /// Servers whose tools changed since they were last asked. A flood of notices is one entry.
     changed: Mutex<HashSet<ServerName>>,
+    /// Which resources are watched.
+    pub(super) watchers: Watchers,
+    /// How grave a message of a server's log must be, where somebody said so.
+    levels: Mutex<HashMap<ServerName, LogLevel>>,
 }
 
+/// How long a new connection may take to hear what was asked of the last one.
+const RESTORE: Duration = Duration::from_secs(30);
 /// How much of a log message becomes an event.
 const LOG_SHOWN: usize = 4096;
 
 impl HostPeer {
     pub(super) fn new(asker: Arc<dyn Asker>, events: Bus) -> Self {
-        Self { asker, events, changed: Mutex::default() }
+        let watchers = Watchers::new(events.clone());
+        Self { asker, events, changed: Mutex::default(), watchers, levels: Mutex::default() }
     }
 
     /// Whether the server's tools changed since this was last asked.
@@ -40,6 +50,26 @@ impl HostPeer {
     /// They changed, and whoever wanted to know could not be told.
     pub(super) fn mark_changed(&self, server: &ServerName) {
         self.lock().insert(server.clone());
+    }
+
+    /// The level that later connections to the server are told too.
+    pub(super) fn remember_level(&self, server: &ServerName, level: LogLevel) {
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone(), level);
+    }
+
+    /// Tells the level that was asked of the last connection to a new one.
+    fn restore_level(&self, connection: &Connection) {
+        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(level) = levels.get(connection.server()).copied() else { return };
+        if connection.info().revision.era() == Era::Modern {
+            connection.log_from(level);
+            return;
+        }
+        let connection = connection.clone();
+        tokio::spawn(async move {
+            // A server that has no log any more, or is gone again, is not asked twice.
+            let _ = call::set_log_level(&connection, level, RESTORE).await;
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<ServerName>> {
@@ -64,6 +94,15 @@ impl Peer for HostPeer {
         self.asker.offers().capabilities()
     }
 
+    fn legacy_capabilities(&self) -> Json {
+        self.asker.offers().legacy_capabilities()
+    }
+
+    fn connected(&self, connection: &Connection) {
+        self.restore_level(connection);
+        self.watchers.resume(connection, RESTORE);
+    }
+
     fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering {
         Box::pin(ask::answer(Arc::clone(&self.asker), server.clone(), method.to_owned(), params))
     }
@@ -79,14 +118,27 @@ impl Peer for HostPeer {
                 self.log(server, params);
                 true
             }
+            method::RESOURCES_CHANGED => {
+                self.events.publish(|| Event::ResourcesChanged { server: server.clone() });
+                true
+            }
+            method::PROMPTS_CHANGED => {
+                self.events.publish(|| Event::PromptsChanged { server: server.clone() });
+                true
+            }
+            method::RESOURCE_UPDATED => {
+                let uri = params.and_then(|p| p.member("uri")).and_then(|uri| uri.to::<String>().ok());
+                uri.is_some_and(|uri| self.watchers.heard(server, &uri))
+            }
+            method::ELICITATION_COMPLETE => {
+                let id = params.and_then(|p| p.member("elicitationId")).and_then(|id| id.to::<String>().ok());
+                if let Some(id) = id {
+                    self.events.publish(|| Event::PageVisited { server: server.clone(), id: id.into() });
+                }
+                true
+            }
             // Known, and nothing here depends on it.
-            method::PROMPTS_CHANGED
-            | method::RESOURCES_CHANGED
-            | method::CANCELLED
-            | method::LISTEN_ACKNOWLEDGED
-            | "notifications/resources/updated"
-            | "notifications/elicitation/complete"
-            | "notifications/tasks/status" => true,
+            method::CANCELLED | method::LISTEN_ACKNOWLEDGED | "notifications/tasks/status" => true,
             _ => false,
         }
     }

@@ -155,12 +155,35 @@ impl Host {
         }
     }
 
-    /// A permit, from whoever can give one. One answer serves everyone who waits for it.
+    /// A permit for a call, from whoever can give one.
     async fn permit(
         &self,
         decision: Decision,
         subject: &Subject<'_>,
         tool: &ToolName,
+        arguments: impl FnOnce() -> Redacted,
+    ) -> Result<CallPermit> {
+        let again = || self.judge(&self.scope.caller, subject, tool);
+        self.permit_after(decision, again, arguments).await
+    }
+
+    /// The same for what is no tool call.
+    pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<()> {
+        let policy = &self.core.policy;
+        let subject = Subject::Server { config: &server.config, identity: &server.identity };
+        let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
+        let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, &method));
+        let Some(decision) = judge() else { return Ok(()) };
+        let again = || judge().unwrap_or_else(|| Err(Error::Internal("the agent is gone".into())));
+        let arguments = || Redacted::new(Json::empty_object(), Redactor::default());
+        self.permit_after(decision?, again, arguments).await.map(drop)
+    }
+
+    /// Asks if somebody must be asked. One answer serves everyone who waits for it.
+    async fn permit_after(
+        &self,
+        decision: Decision,
+        again: impl FnOnce() -> Result<Decision>,
         arguments: impl FnOnce() -> Redacted,
     ) -> Result<CallPermit> {
         let agent = match (decision, &self.scope.agent) {
@@ -169,19 +192,20 @@ impl Host {
             (Decision::Ask(_), Some(agent)) => agent,
         };
         let _one_at_a_time = agent.asking.lock().await;
-        let wanted = match self.judge(&self.scope.caller, subject, tool)? {
+        let wanted = match again()? {
             Decision::Permit(permit) => return Ok(permit),
             Decision::Ask(wanted) => wanted,
         };
-        let (identity, server) = (wanted.identity().clone(), wanted.server().clone());
+        let (identity, server, tool) =
+            (wanted.identity().clone(), wanted.server().clone(), wanted.tool().clone());
         let (permit, reach) = ask::consent(&self.scope.asker, wanted, arguments()).await;
         if let (Ok(_), Some(reach)) = (&permit, reach) {
-            agent.remember(|grants| grants.with(&identity, tool, reach));
+            agent.remember(|grants| grants.with(&identity, &tool, reach));
         }
         self.core.events.publish(|| Event::Consent {
             caller: self.scope.caller.clone(),
             server,
-            tool: tool.clone(),
+            tool,
             allowed: permit.is_ok(),
         });
         permit

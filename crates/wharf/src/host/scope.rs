@@ -21,7 +21,7 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{Grants, Permission, Standing};
 use crate::registry::{Owner, Registry, Route, Sees, Source};
-use crate::session::{Memory, Resources, Transaction};
+use crate::session::{Extensions, Memory, Transaction};
 
 pub(super) type Servers = IndexMap<ServerName, Arc<Server>>;
 /// By set and name.
@@ -42,7 +42,7 @@ pub(super) struct Scope {
     pub(super) registering: Mutex<()>,
     pub(super) asker: Arc<dyn Asker>,
     pub(super) memory: Memory,
-    pub(super) resources: Resources,
+    pub(super) extensions: Extensions,
     /// What is remembered of every call that succeeds.
     pub(super) reducers: ArcSwap<Vec<Reducer>>,
     /// An agent's; `None` for the program itself, which needs nobody's leave.
@@ -86,7 +86,7 @@ impl Scope {
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
-            resources: Resources::default(),
+            extensions: Extensions::default(),
             reducers: ArcSwap::default(),
             agent: None,
         }
@@ -124,7 +124,7 @@ impl Scope {
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
-            resources: shared.resources.above(),
+            extensions: shared.extensions.above(),
             reducers: ArcSwap::default(),
             agent: Some(agent),
         }
@@ -261,7 +261,7 @@ impl Scope {
         if let Some(agent) = &self.agent {
             agent.closed.store(true, Ordering::Release);
             self.functions.store(Arc::default());
-            self.resources.clear();
+            self.extensions.clear();
         }
         let servers = self.servers.load_full();
         futures_util::future::join_all(servers.values().map(|server| server.berth.disconnect())).await;

@@ -3,13 +3,21 @@
 //! Names, numbers and shapes from the specification, in one place. A view reads what Wharf needs and keeps the raw
 //! bytes beside it, so nothing a server said is lost. Who sends what when is the business of `connect` and `call`.
 
+mod complete;
 mod content;
 mod header;
+mod log;
+mod prompt;
+mod resource;
 mod revision;
 mod tool;
 
+pub use complete::{Completion, Reference};
 pub use content::Content;
 pub use header::HeaderRule;
+pub use log::LogLevel;
+pub use prompt::{Prompt, PromptArgument, PromptMessage};
+pub use resource::{Body, Resource, ResourceContents, ResourceTemplate};
 pub use revision::{Era, Revision};
 pub use tool::{Annotations, Tool};
 
@@ -27,8 +35,15 @@ pub mod method {
     pub const PING: &str = "ping";
     pub const TOOLS_LIST: &str = "tools/list";
     pub const TOOLS_CALL: &str = "tools/call";
+    pub const PROMPTS_LIST: &str = "prompts/list";
     pub const PROMPTS_GET: &str = "prompts/get";
+    pub const RESOURCES_LIST: &str = "resources/list";
+    pub const TEMPLATES_LIST: &str = "resources/templates/list";
     pub const RESOURCES_READ: &str = "resources/read";
+    pub const SUBSCRIBE: &str = "resources/subscribe";
+    pub const UNSUBSCRIBE: &str = "resources/unsubscribe";
+    pub const COMPLETE: &str = "completion/complete";
+    pub const SET_LEVEL: &str = "logging/setLevel";
     pub const LISTEN: &str = "subscriptions/listen";
     pub const LISTEN_ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
     pub const CANCELLED: &str = "notifications/cancelled";
@@ -37,6 +52,9 @@ pub mod method {
     pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
     pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
     pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+    pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+    pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+    pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
     pub const ROOTS_LIST: &str = "roots/list";
     pub const SAMPLING: &str = "sampling/createMessage";
     pub const ELICIT: &str = "elicitation/create";
@@ -50,6 +68,8 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL: i64 = -32603;
+    /// A legacy server wants pages visited before it goes on.
+    pub const PAGES_FIRST: i64 = -32042;
     pub const HEADER_MISMATCH: i64 = -32020;
     pub const MISSING_CAPABILITY: i64 = -32021;
     pub const UNSUPPORTED_VERSION: i64 = -32022;
@@ -100,6 +120,13 @@ impl ServerInfo {
     /// Whether the server declared a capability, for example `tools`.
     pub fn offers(&self, capability: &str) -> bool {
         self.capabilities.member(capability).is_some_and(|c| !c.is_null())
+    }
+
+    /// The names of the capabilities that the server declared, in its order, safe to show.
+    pub fn declared(&self) -> Vec<String> {
+        let all: indexmap::IndexMap<String, Json> = self.capabilities.to().unwrap_or_default();
+        let there = all.iter().filter(|(_, value)| !value.is_null()).take(20);
+        there.map(|(name, _)| crate::text::Escaped(crate::text::beginning(name, 40)).to_string()).collect()
     }
 
     /// Whether the server declared a flag in a capability, for example `tools` and `listChanged`.

@@ -110,11 +110,15 @@ pub struct Wanted {
 impl Policy {
     /// May this agent call this tool? The same question is asked at every call, not only when tools are listed.
     pub fn judge_call(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
+        if let Subject::Server { config, .. } = what {
+            hidden(config, tool)?;
+        }
+        self.judge(who, what, tool)
+    }
+
+    fn judge(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
         let (server, identity) = match *what {
-            Subject::Server { config, identity } => {
-                hidden(config, tool)?;
-                (&config.name, identity.clone())
-            }
+            Subject::Server { config, identity } => (&config.name, identity.clone()),
             Subject::Local { set, .. } => (set, Identity::Local(set.clone())),
         };
         let permit = CallPermit { caller: who.caller.clone(), server: server.clone(), tool: tool.clone() };
@@ -136,6 +140,23 @@ impl Policy {
             _ => &[Reach::Once, Reach::Tool, Reach::Server, Reach::Session],
         };
         Ok(Decision::Ask(Wanted { permit, identity, reaches }))
+    }
+
+    /// May this agent use a server for something that is no tool, named by its method? Consent to a tool is none to
+    /// this, whatever the tool is called.
+    pub fn judge_use(&self, who: &Standing<'_>, what: &Subject<'_>, method: &ToolName) -> Result<Decision> {
+        let no_tools = Grants { tools: HashMap::new(), ..who.grants.clone() };
+        let who = Standing { grants: &no_tools, ..*who };
+        match self.judge(&who, what, method)? {
+            Decision::Ask(wanted) => {
+                let reaches: &[Reach] = match wanted.reaches.contains(&Reach::Server) {
+                    true => &[Reach::Once, Reach::Server, Reach::Session],
+                    false => &[Reach::Once],
+                };
+                Ok(Decision::Ask(Wanted { reaches, ..wanted }))
+            }
+            permit => Ok(permit),
+        }
     }
 
     /// May this agent have to do with a server at all, or, without one, with the program's own functions?

@@ -3,10 +3,10 @@
 //! In: nothing from outside. Out: the values that a scope is made of. Who may call is `policy`, who is asked is `ask`;
 //! the scope itself, with its connections, is `host`'s.
 
-mod resources;
+mod extensions;
 mod state;
 
-pub use resources::Resources;
+pub use extensions::Extensions;
 pub use state::{Conflict, Memory, Slice, State, Transaction};
 
 /// Who sees a connection and its tools.

@@ -7,6 +7,7 @@
 )]
 
 mod ask;
+mod ask_rules;
 mod calls;
 mod catalog;
 mod config;
@@ -27,6 +28,8 @@ mod policy_launch;
 mod policy_remote;
 mod policy_settings;
 mod processes;
+mod prompts;
+mod resources;
 mod schema;
 mod sse;
 mod support;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
+use tokio::sync::mpsc;
 
 use super::{Closed, Inbox};
 use crate::connect::life::Progress;
@@ -32,7 +33,7 @@ impl Inbox {
         let params = params.as_ref();
         let wanted = match name {
             method::PROGRESS => self.progress(params),
-            method::LISTEN_ACKNOWLEDGED => Wanted::when(self.is_subscribed(params)),
+            method::LISTEN_ACKNOWLEDGED => Wanted::when(self.acknowledged(params)),
             method::CANCELLED => Wanted::when(self.listened(params)),
             _ => {
                 Wanted::when(self.peer.notification(&self.server, name, params) || self.is_subscribed(params))
@@ -68,9 +69,17 @@ impl Inbox {
 
     /// Whether a notification says that it belongs to a request of ours that stands open.
     fn is_subscribed(&self, params: Option<&Json>) -> bool {
-        let meta = params.and_then(|p| p.member("_meta"));
-        let id = meta.and_then(|m| m.member(meta::SUBSCRIPTION_ID));
-        id.and_then(|id| id.as_str().parse().ok()).is_some_and(|id| self.is_standing(id))
+        subscription(params).is_some_and(|id| self.is_standing(id))
+    }
+
+    /// The server agrees to tell news. It may have left out some of what was asked for; `null` if it does not say.
+    fn acknowledged(&self, params: Option<&Json>) -> bool {
+        let honoured = params.and_then(|p| p.member("notifications")).unwrap_or_else(|| Json::of(&()));
+        let told = |ears: &mpsc::Sender<Json>| drop(ears.try_send(honoured));
+        let id = subscription(params);
+        let heard =
+            id.and_then(|id| self.pending.with(id, |waiting| waiting.life.standing.as_ref().map(told)));
+        heard.flatten().is_some()
     }
 
     /// The server ends a request that stood open. Over pipes it may say so like this.
@@ -85,7 +94,7 @@ impl Inbox {
     }
 
     fn is_standing(&self, id: u64) -> bool {
-        self.pending.with(id, |waiting| waiting.life.standing) == Some(true)
+        self.pending.with(id, |waiting| waiting.life.standing.is_some()) == Some(true)
     }
 
     fn progress(&self, params: Option<&Json>) -> Wanted {
@@ -115,6 +124,8 @@ impl Inbox {
         };
         self.monitor.events.publish(|| Event::Progress {
             server: self.server.clone(),
+            call: id,
+            tool: life.tool.clone(),
             progress: progress.progress,
             total: progress.total,
             message: progress.message.clone(),
@@ -122,6 +133,12 @@ impl Inbox {
         life.sign(progress);
         Wanted::Yes
     }
+}
+
+/// The number of the request that a notification says it belongs to.
+fn subscription(params: Option<&Json>) -> Option<u64> {
+    let meta = params?.member("_meta")?;
+    meta.member(meta::SUBSCRIPTION_ID)?.as_str().parse().ok()
 }
 
 // === impl Wanted ===

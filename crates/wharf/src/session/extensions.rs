@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// One thing of each type. A scope's own hides the shared one of the same type. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Resources {
+pub struct Extensions {
     own: Arc<RwLock<HashMap<TypeId, Entry>>>,
     below: Option<Box<Self>>,
 }
@@ -20,9 +20,9 @@ struct Entry {
     value: Arc<dyn Any + Send + Sync>,
 }
 
-// === impl Resources ===
+// === impl Extensions ===
 
-impl Resources {
+impl Extensions {
     /// An empty registry on top of this one: it sees what is here, and what is put there is not seen here.
     pub fn above(&self) -> Self {
         Self { own: Arc::default(), below: Some(Box::new(self.clone())) }
@@ -61,7 +61,7 @@ impl Resources {
     }
 }
 
-impl fmt::Debug for Resources {
+impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Only the types: a thing may hold a secret.
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,228 @@
+//! A request that a server may answer with a question: it is asked again with the answers, a few times at most.
+//!
+//! In: a request that may be written more than once. Out: the result that is no question. In the modern era a question
+//! is an `input_required` result; in the legacy era it is an error that names pages to visit, and everything else is
+//! asked by requests of the server, which `connect` answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::OnProgress;
+use crate::ask::{self, Asker};
+use crate::connect::{Connection, Request};
+use crate::error::{Error, Result};
+use crate::mcp::{Era, code, method};
+use crate::names::ToolName;
+use crate::wire::{Json, Members};
+
+/// What is asked, in every round alike.
+pub(super) struct Errand<'a> {
+    pub(super) method: &'static str,
+    /// What it is about: a tool, a prompt, a resource.
+    pub(super) name: &'a str,
+    /// The tool, if it is one: errors name it.
+    pub(super) tool: Option<&'a ToolName>,
+    /// Headers that mirror arguments.
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) timeout: Duration,
+    pub(super) hard_timeout: Option<Duration>,
+}
+
+/// What goes back to a server that asked.
+#[derive(Default)]
+struct Round {
+    responses: Option<Json>,
+    state: Option<Json>,
+}
+
+/// Why there is no result yet.
+enum Question {
+    Input(InputRequired),
+    /// The parameters of an elicitation each.
+    Pages(Vec<Json>),
+}
+
+/// What a server wants to know before it answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InputRequired {
+    #[serde(default)]
+    input_requests: BTreeMap<String, InputRequest>,
+    request_state: Option<Json>,
+}
+
+#[derive(Deserialize)]
+struct InputRequest {
+    method: String,
+    params: Option<Json>,
+}
+
+/// How often a server may ask before it must answer.
+const MAX_ROUNDS: usize = 10;
+/// How many pages somebody may be sent to at once.
+const MAX_PAGES: usize = 10;
+/// How far the hard limit lies behind the timeout, as in `connect`.
+const HARD_FACTOR: u32 = 20;
+
+impl Errand<'_> {
+    /// Asks until there is a result. `params` writes the parameters, anew in each round.
+    pub(super) async fn run(
+        &self,
+        connection: &Connection,
+        params: impl Fn() -> Members,
+        asker: &Arc<dyn Asker>,
+        mut on_progress: Option<OnProgress<'_>>,
+    ) -> Result<Json> {
+        let modern = connection.info().revision.era() == Era::Modern;
+        let hard = self.hard_timeout.unwrap_or(self.timeout.saturating_mul(HARD_FACTOR));
+        let started = Instant::now();
+        let mut round = Round::default();
+        for number in 0..MAX_ROUNDS {
+            let mut request = Request::new(self.method, round.write(params()), self.timeout);
+            request.hard_timeout = if number == 0 { hard } else { hard.saturating_sub(started.elapsed()) };
+            request.tool = self.tool;
+            request.name = Some(self.name);
+            request.headers.clone_from(&self.headers);
+            request.on_progress = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
+            let question = match connection.request(request).await {
+                Ok(result) => match asked(connection, &result, modern)? {
+                    None => return Ok(result),
+                    Some(question) => question,
+                },
+                Err(error) => match pages(&error).filter(|_| !modern && asker.offers().urls) {
+                    None => return Err(begun(error, number)),
+                    Some(pages) => Question::Pages(pages),
+                },
+            };
+            // Whoever is asked has as long as the whole call.
+            let left = hard.saturating_sub(started.elapsed());
+            round = match tokio::time::timeout(left, question.answer(connection, asker)).await {
+                Ok(answered) => answered?,
+                Err(_) => return Err(unanswered(connection, started.elapsed())),
+            };
+        }
+        Err(protocol(connection, format!("it asked back more than {MAX_ROUNDS} times in one call")))
+    }
+}
+
+/// From the second round on the server has begun: what could not be sent must not start the call anew.
+fn begun(mut error: Error, round: usize) -> Error {
+    if let (Error::Connection { retryable, .. }, true) = (&mut error, round > 0) {
+        *retryable = false;
+    }
+    error
+}
+
+/// Whether a result is a question. A kind of result that nobody knows is not a result.
+fn asked(connection: &Connection, result: &Json, modern: bool) -> Result<Option<Question>> {
+    if !modern {
+        return Ok(None);
+    }
+    let kind = result.member("resultType");
+    match kind.as_ref().map(Json::as_str) {
+        None | Some("\"complete\"") => Ok(None),
+        Some("\"input_required\"") => {
+            let question: InputRequired = result
+                .to()
+                .map_err(|e| protocol(connection, format!("its `input_required` cannot be read: {e}")))?;
+            if question.input_requests.is_empty() && question.request_state.is_none() {
+                return Err(protocol(connection, "its `input_required` asks for nothing".into()));
+            }
+            Ok(Some(Question::Input(question)))
+        }
+        Some(other) => {
+            let shown: String = other.chars().take(60).collect();
+            Err(protocol(
+                connection,
+                format!("its result is of the unknown kind {}", crate::text::Escaped(&shown)),
+            ))
+        }
+    }
+}
+
+/// The pages that a legacy server wants visited before it runs the call at all.
+fn pages(error: &Error) -> Option<Vec<Json>> {
+    let (Error::Tool { rpc, .. } | Error::Rpc { rpc, .. }) = error else { return None };
+    if rpc.code != code::PAGES_FIRST {
+        return None;
+    }
+    let pages: Vec<Json> = rpc.data.as_ref()?.member("elicitations")?.to().ok()?;
+    (1..=MAX_PAGES).contains(&pages.len()).then_some(pages)
+}
+
+// === impl Round ===
+
+impl Round {
+    fn write(&self, mut params: Members) -> Members {
+        if let Some(responses) = &self.responses {
+            params.json("inputResponses", responses);
+        }
+        if let Some(state) = &self.state {
+            params.json("requestState", state);
+        }
+        params
+    }
+}
+
+// === impl Question ===
+
+impl Question {
+    /// Asks each question; the state goes back byte for byte.
+    async fn answer(self, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round> {
+        match self {
+            Self::Input(question) => question.answer(connection, asker).await,
+            Self::Pages(pages) => visit(pages, connection, asker).await,
+        }
+    }
+}
+
+impl InputRequired {
+    async fn answer(self, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round> {
+        let mut responses = Members::new();
+        for (key, asked) in &self.input_requests {
+            let response = ask(connection, asker, &asked.method, asked.params.clone()).await?;
+            responses.json(key, &response);
+        }
+        let responses = (!self.input_requests.is_empty()).then(|| responses.to_json());
+        Ok(Round { responses, state: self.request_state })
+    }
+}
+
+/// Has each page visited. One that is not ends the call: the server would only ask again.
+async fn visit(pages: Vec<Json>, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round> {
+    for page in pages {
+        let said = ask(connection, asker, method::ELICIT, Some(page)).await?;
+        if said.member("action").is_none_or(|action| action.as_str() != "\"accept\"") {
+            let server = connection.server();
+            let reason = format!("server `{server}` wants a page visited first, and that was declined");
+            return Err(Error::Cancelled { reason });
+        }
+    }
+    Ok(Round::default())
+}
+
+async fn ask(
+    connection: &Connection,
+    asker: &Arc<dyn Asker>,
+    method: &str,
+    params: Option<Json>,
+) -> Result<Json> {
+    let server = connection.server();
+    let said = ask::answer(Arc::clone(asker), server.clone(), method.to_owned(), params).await;
+    // There is no way to answer with an error: the call ends here instead.
+    said.map_err(|error| Error::Cancelled {
+        reason: format!("server `{server}`: it asks for `{method}`: {error}"),
+    })
+}
+
+fn unanswered(connection: &Connection, after: Duration) -> Error {
+    Error::Timeout { server: connection.server().clone(), after, stderr: connection.stderr() }
+}
+
+fn protocol(connection: &Connection, reason: String) -> Error {
+    Error::Protocol { server: connection.server().clone(), reason, stderr: connection.stderr() }
+}

@@ -1,0 +1,93 @@
+//! What a server offers.
+//!
+//! In: a [`Connection`]. Out: its tools, resources and prompts, all pages of them, each read by itself: one that cannot
+//! be used is left out with the reason and the others stay; and word of resources that change. What tools are called
+//! for models, and who sees them, is the registry's business.
+
+mod offered;
+mod pages;
+mod watch;
+
+pub(crate) use offered::Part;
+pub use offered::{Offered, prompts, resource_templates, resources};
+pub use watch::{Subscription, Update, Watchers};
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connect::Connection;
+use crate::error::{Error, Result};
+use crate::mcp::{Tool, code, method};
+use crate::names::ServerName;
+use crate::text::Foreign;
+use crate::wire::Json;
+use pages::List;
+
+/// What a server offers, as it said it when it was asked.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    /// The server.
+    pub server: ServerName,
+    /// Its tools, in its order.
+    pub tools: Arc<[Arc<Tool>]>,
+    /// Tools that cannot be used, and why.
+    pub rejected: Vec<Rejected>,
+}
+
+/// An entry of a list that was left out.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// The name it goes by, if it has one.
+    pub name: Foreign,
+    /// Why it cannot be used.
+    pub reason: String,
+}
+
+const TOOLS: List = List { method: method::TOOLS_LIST, key: "tools", what: "tools" };
+
+impl Catalog {
+    /// Asks for every page of the server's tools. A server without tools has an empty catalogue.
+    pub async fn fetch(connection: &Connection, timeout: Duration) -> Result<Self> {
+        let mut reading = Reading { http: connection.transport() != "stdio", ..Reading::default() };
+        match TOOLS.walk(connection, timeout, |raw| reading.tool(raw)).await {
+            // A server that has no tools may not know the question.
+            Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND && reading.is_empty() => {}
+            walked => walked?,
+        }
+        Ok(reading.finish(connection.server().clone()))
+    }
+}
+
+/// A catalogue under construction.
+#[derive(Default)]
+struct Reading {
+    http: bool,
+    tools: Vec<Arc<Tool>>,
+    names: HashSet<String>,
+    rejected: Vec<Rejected>,
+}
+
+impl Reading {
+    fn is_empty(&self) -> bool {
+        self.tools.is_empty() && self.rejected.is_empty()
+    }
+
+    fn tool(&mut self, raw: Json) {
+        let name = raw.member("name").and_then(|n| n.to::<String>().ok()).unwrap_or_default();
+        let first = self.names.insert(name.clone());
+        let usable = Tool::read(raw).and_then(|tool| match &tool.headers {
+            _ if !first => Err("the server lists another tool of this name".into()),
+            Err(reason) if self.http => Err(reason.clone()),
+            _ => Ok(tool),
+        });
+        match usable {
+            Ok(tool) => self.tools.push(Arc::new(tool)),
+            Err(reason) => self.rejected.push(Rejected { name: name.into(), reason }),
+        }
+    }
+
+    fn finish(self, server: ServerName) -> Catalog {
+        Catalog { server, tools: self.tools.into(), rejected: self.rejected }
+    }
+}

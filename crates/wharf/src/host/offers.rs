@@ -1,0 +1,214 @@
+//! What servers have beside tools: resources, prompts, completion, logs. One line a room, as for tools.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use tokio::sync::Mutex;
+
+use super::server::Server;
+use super::{CallOptions, Host, STARTING};
+use crate::call::{self, Asked, Completing, PromptFetched, ResourceRead};
+use crate::catalog::{self, Offered, Subscription};
+use crate::connect::Connection;
+use crate::error::{Error, Result};
+use crate::mcp::{Completion, Era, LogLevel, Prompt, Reference, Resource, ResourceTemplate, method};
+use crate::names::ServerName;
+use crate::wire::Members;
+
+/// What was found when every server was asked for its resources, or its prompts.
+#[derive(Clone, Debug)]
+pub struct Everywhere<T> {
+    /// What each server that has any offers, in the order of the configuration.
+    pub offered: Vec<(ServerName, Offered<T>)>,
+    /// Servers that could not be asked, and why. The others are not affected.
+    pub failed: Vec<(ServerName, Error)>,
+}
+
+impl Host {
+    /// The resources of a server.
+    pub async fn resources(&self, server: &str) -> Result<Offered<Resource>> {
+        self.reach(server, |s, c| async move { catalog::resources(&c, s.config.timeout).await }).await
+    }
+
+    /// The resources of every server, asked side by side. Those that have none are left out.
+    pub async fn all_resources(&self) -> Everywhere<Resource> {
+        self.everywhere(|server| async move { self.resources(&server).await }).await
+    }
+
+    /// The templates of a server's resources.
+    pub async fn resource_templates(&self, server: &str) -> Result<Offered<ResourceTemplate>> {
+        self.reach(server, |s, c| async move { catalog::resource_templates(&c, s.config.timeout).await })
+            .await
+    }
+
+    /// The templates of every server, asked side by side.
+    pub async fn all_resource_templates(&self) -> Everywhere<ResourceTemplate> {
+        self.everywhere(|server| async move { self.resource_templates(&server).await }).await
+    }
+
+    /// Reads a resource of a server.
+    pub async fn read_resource(&self, server: &str, uri: &str) -> Result<ResourceRead> {
+        self.read_resource_with(server, uri, CallOptions::default()).await
+    }
+
+    /// The same, with options.
+    pub async fn read_resource_with(
+        &self,
+        server: &str,
+        uri: &str,
+        options: CallOptions<'_>,
+    ) -> Result<ResourceRead> {
+        let options = &Mutex::new(options);
+        let read = |s: Arc<Server>, c| async move {
+            call::read_resource(&c, uri, self.asked(&s, &mut *options.lock().await)).await
+        };
+        self.use_server(server, method::RESOURCES_READ, read).await
+    }
+
+    /// Hears when a resource changes, as long as the subscription is held. It outlives lost connections.
+    pub async fn subscribe(&self, server: &str, uri: &str) -> Result<Subscription> {
+        let watch = |s: Arc<Server>, c| async move {
+            let (peer, _) = self.scope.home(&s);
+            peer.watchers.subscribe(&c, uri, s.config.timeout).await
+        };
+        self.use_server(server, method::SUBSCRIBE, watch).await
+    }
+
+    /// The prompts of a server.
+    pub async fn prompts(&self, server: &str) -> Result<Offered<Prompt>> {
+        self.reach(server, |s, c| async move { catalog::prompts(&c, s.config.timeout).await }).await
+    }
+
+    /// The prompts of every server, asked side by side. Those that have none are left out.
+    pub async fn all_prompts(&self) -> Everywhere<Prompt> {
+        self.everywhere(|server| async move { self.prompts(&server).await }).await
+    }
+
+    /// A prompt of a server with its gaps filled. Arguments that it needs and does not get are an error, before anything
+    /// but the list of prompts is asked for.
+    pub async fn prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+    ) -> Result<PromptFetched> {
+        self.prompt_with(server, name, arguments, CallOptions::default()).await
+    }
+
+    /// The same, with options.
+    pub async fn prompt_with(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+        options: CallOptions<'_>,
+    ) -> Result<PromptFetched> {
+        let options = &Mutex::new(options);
+        let fill = |s: Arc<Server>, c| async move {
+            let prompt = call::find_prompt(&c, name, s.config.timeout).await?;
+            call::prompt(&c, &prompt, arguments, self.asked(&s, &mut *options.lock().await)).await
+        };
+        self.use_server(server, method::PROMPTS_GET, fill).await
+    }
+
+    /// What may be meant by the beginning of an argument; `context` holds those that are settled.
+    pub async fn complete(
+        &self,
+        server: &str,
+        reference: &Reference,
+        (argument, value): (&str, &str),
+        context: &BTreeMap<String, String>,
+    ) -> Result<Completion> {
+        let completing = &Completing { reference, argument, value, context };
+        let ask = |s: Arc<Server>, c| async move { call::complete(&c, completing, s.config.timeout).await };
+        self.use_server(server, method::COMPLETE, ask).await
+    }
+
+    /// Asks a server for log messages of this level and graver ones; they come as events. Later connections to the same
+    /// server are asked for the same.
+    pub async fn set_log_level(&self, server: &str, level: LogLevel) -> Result<()> {
+        let set = |s: Arc<Server>, c| async move {
+            call::set_log_level(&c, level, s.config.timeout).await?;
+            self.scope.home(&s).0.remember_level(&s.config.name, level);
+            Ok(())
+        };
+        self.use_server(server, method::SET_LEVEL, set).await
+    }
+
+    /// The folders that the asker names are others now: legacy servers that are connected are told. Modern ones ask
+    /// each time.
+    pub fn roots_changed(&self) {
+        if !self.scope.asker.offers().roots {
+            return;
+        }
+        for server in self.scope.servers.load().values() {
+            let connection = server.berth.live().filter(|c| c.info().revision.era() == Era::Legacy);
+            if let Some(connection) = connection {
+                connection.notify(method::ROOTS_CHANGED, &Members::new());
+            }
+        }
+    }
+
+    /// The same for what an agent may do only with somebody's consent.
+    async fn use_server<T, F>(
+        &self,
+        server: &str,
+        method: &'static str,
+        ask: impl Fn(Arc<Server>, Connection) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let known = self.scope.server(server)?;
+        self.permit_use(&known, method).await?;
+        self.reach(server, ask).await
+    }
+
+    /// The one way to a server for everything that is no tool call: a server that is there and may be used, connected.
+    /// What was lost on the way without an effect is asked once more over a fresh connection.
+    async fn reach<T, F>(&self, server: &str, ask: impl Fn(Arc<Server>, Connection) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let server = self.scope.server(server)?;
+        let connection = server.berth.connection().await?;
+        match ask(Arc::clone(&server), connection.clone()).await {
+            Err(error) if error.is_retryable() && !connection.is_open() => {
+                let connection = server.berth.connection().await?;
+                ask(server, connection).await
+            }
+            ended => ended,
+        }
+    }
+
+    fn asked<'a>(&'a self, server: &Server, options: &'a mut CallOptions<'_>) -> Asked<'a> {
+        Asked {
+            asker: &self.scope.asker,
+            timeout: options.timeout.unwrap_or(server.config.timeout),
+            hard_timeout: options.hard_timeout,
+            on_progress: options.on_progress.as_mut().map(|listener| &mut **listener as _),
+        }
+    }
+
+    async fn everywhere<T, F>(&self, ask: impl Fn(String) -> F) -> Everywhere<T>
+    where
+        F: Future<Output = Result<Offered<T>>>,
+    {
+        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled);
+        let asked = futures_util::stream::iter(servers).map(|server| {
+            let answer = ask(server.config.name.to_string());
+            async move { (server.config.name.clone(), answer.await) }
+        });
+        let mut found = Everywhere { offered: Vec::new(), failed: Vec::new() };
+        let mut answers = asked.buffered(STARTING);
+        while let Some((server, answer)) = answers.next().await {
+            match answer {
+                Ok(offered) => found.offered.push((server, offered)),
+                Err(Error::NotOffered { .. }) => {}
+                Err(error) => found.failed.push((server, error)),
+            }
+        }
+        found
+    }
+}
