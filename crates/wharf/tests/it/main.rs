@@ -16,6 +16,7 @@ mod config_trust;
 mod era_answers;
 mod eras;
 mod frames;
+mod gateway;
 mod http;
 mod interleavings;
 mod lifecycle;

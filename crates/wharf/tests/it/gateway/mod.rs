@@ -1,0 +1,150 @@
+//! The gateway, spoken with as callers do: bytes in, bytes out.
+#![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
+
+mod doors;
+mod tools;
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use wharf::Host;
+use wharf::gateway::{Gateway, GatewayBuilder};
+
+/// A gateway that listens, until it is dropped.
+pub(crate) struct Door {
+    pub(crate) at: SocketAddr,
+    pub(crate) host: Host,
+    _stop: oneshot::Sender<()>,
+}
+
+/// An answer over HTTP, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+/// Serves a host with the defaults.
+pub(crate) async fn open(host: Host) -> Door {
+    open_with(host, |builder| builder).await
+}
+
+/// Serves a host.
+pub(crate) async fn open_with(host: Host, with: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Door {
+    let gateway = with(Gateway::builder(host.clone())).build();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        gateway.serve_http(listener, async move { drop(stopped.await) }).await.unwrap();
+    });
+    Door { at, host, _stop: stop }
+}
+
+impl Door {
+    /// Sends a request with these headers instead of the usual ones, and reads the whole answer.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        #[expect(clippy::disallowed_methods, reason = "a caller in a test")]
+        let stream = TcpStream::connect(self.at).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let reply = sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap();
+        let (head, body) = reply.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        Answer { status: head.status, headers: head.headers, body }
+    }
+
+    /// The name that this gateway is called by.
+    pub(crate) fn name(&self) -> String {
+        self.at.to_string()
+    }
+
+    /// A request of the modern era.
+    pub(crate) async fn modern(&self, method: &str, params: Value) -> Answer {
+        self.modern_with(method, params, &[]).await
+    }
+
+    /// The same, with further headers.
+    pub(crate) async fn modern_with(&self, method: &str, params: Value, more: &[(&str, &str)]) -> Answer {
+        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
+        let body = modern_body(method, params).to_string();
+        let host = self.name();
+        let mut headers = vec![
+            ("host", host.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+        ];
+        if !name.is_empty() {
+            headers.push(("mcp-name", &name));
+        }
+        headers.extend(more);
+        self.send(Method::POST, "/mcp", &headers, body).await
+    }
+
+    /// A message of the legacy era.
+    pub(crate) async fn legacy(&self, session: Option<&str>, message: Value) -> Answer {
+        let host = self.name();
+        let mut headers = vec![
+            ("host", host.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        if let Some(session) = session {
+            headers.extend([("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")]);
+        }
+        self.send(Method::POST, "/mcp", &headers, message.to_string()).await
+    }
+
+    /// Shakes hands in the legacy way; gives the session.
+    pub(crate) async fn greet(&self) -> String {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let answer = self.legacy(None, hello).await;
+        assert_eq!(answer.json()["result"]["protocolVersion"], "2025-11-25", "{answer:?}");
+        let session = answer.headers["mcp-session-id"].to_str().unwrap().to_owned();
+        let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(self.legacy(Some(&session), done).await.status, StatusCode::ACCEPTED);
+        session
+    }
+}
+
+/// A request of the modern era, as its body says it.
+pub(crate) fn modern_body(method: &str, mut params: Value) -> Value {
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
+}
+
+impl Answer {
+    /// The message, if it is one.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// The messages of its events.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}
