@@ -9,9 +9,11 @@
 mod ask;
 mod calls;
 mod catalog;
+mod codegen;
 mod config;
 mod config_edit;
 mod config_trust;
+mod ensembles;
 mod era_answers;
 mod eras;
 mod frames;

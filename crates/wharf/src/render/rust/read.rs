@@ -148,6 +148,16 @@ impl<'m> Reader<'m> {
         if members.contains_key("$ref") || members.contains_key("allOf") {
             return self.combined(schema, members, place);
         }
+        self.plain(schema, members, place)
+    }
+
+    /// The type of what a schema says itself, whatever else it points to.
+    pub(super) fn plain<'s>(
+        &mut self,
+        schema: &'s Value,
+        members: &'s Map<String, Value>,
+        place: &Place<'s>,
+    ) -> Type {
         if let Some(value) = members.get("const") {
             return self.enumeration(std::slice::from_ref(value), schema, place);
         }
@@ -263,26 +273,38 @@ impl<'m> Reader<'m> {
             all("required").filter_map(Value::as_array).flatten().filter_map(Value::as_str).collect();
         let mut fields: Vec<Field> = Vec::new();
         for (key, property) in properties {
-            if fields.iter().any(|field| field.key == *key) {
-                self.note(
-                    &place.within(key).path,
-                    "it is described more than once; the type is of the first",
-                );
-                continue;
+            let here = place.within(key);
+            let of = self.read(property, &here);
+            match fields.iter().position(|field| field.key == *key) {
+                Some(at) => fields[at].of = self.both(fields[at].of.clone(), of, &here),
+                None => fields.push(field(key, property, required.contains(key.as_str()), of)),
             }
-            let of = self.read(property, &place.within(key));
-            fields.push(field(key, property, required.contains(key.as_str()), of));
         }
-        let unsaid = |key: &&str| !fields.iter().any(|field| field.key == **key);
-        let unsaid: BTreeSet<&str> = required.iter().copied().filter(unsaid).collect();
-        // They must be there, and nothing is said about them.
-        fields.extend(unsaid.into_iter().map(|key| field(key, &Value::Null, true, Type::Any)));
         let rest = match rest {
             Some(rest) => Some(self.read(rest, &place.within("*"))),
             None => (!patterns.is_empty()).then_some(Type::Any),
         };
+        // Those that must be there without a word about them are of the rest.
+        let unsaid = |key: &&str| !fields.iter().any(|field| field.key == **key);
+        let unsaid: BTreeSet<&str> = required.iter().copied().filter(unsaid).collect();
+        let of = rest.clone().unwrap_or(Type::Any);
+        fields.extend(unsaid.into_iter().map(|key| field(key, &Value::Null, true, of.clone())));
         self.module.items[item].kind = Kind::Struct { fields, closed, rest };
         Type::Named(item)
+    }
+
+    /// A member that is described twice: both must hold, so the narrower one says it all.
+    fn both(&mut self, one: Type, other: Type, place: &Place<'_>) -> Type {
+        match (one, other) {
+            (one, other) if one == other => one,
+            (Type::Any, known) | (known, Type::Any) => known,
+            (Type::Text, words @ Type::Named(item)) | (words @ Type::Named(item), Type::Text)
+                if matches!(self.module.items[item].kind, Kind::Words(_)) =>
+            {
+                words
+            }
+            _ => self.any(place, "it is described twice, and differently"),
+        }
     }
 
     /// Adds an item; what lies in its schema may refer to it.

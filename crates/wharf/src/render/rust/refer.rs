@@ -8,21 +8,18 @@ use super::ident::pascal;
 use super::read::{Place, Reader, Side, implied};
 use super::shape::Type;
 
-/// Keywords that say nothing about what a value is.
-const SILENT: [&str; 14] = [
-    "$schema",
-    "$id",
-    "$defs",
-    "definitions",
-    "$comment",
-    "title",
-    "description",
-    "default",
-    "examples",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "format",
+/// Keywords that say what a value is; all others say more about it, or nothing.
+const SPEAKING: [&str; 11] = [
+    "properties",
+    "additionalProperties",
+    "patternProperties",
+    "required",
+    "items",
+    "prefixItems",
+    "enum",
+    "const",
+    "anyOf",
+    "oneOf",
     "type",
 ];
 
@@ -54,24 +51,28 @@ impl Reader<'_> {
         members: &'s Map<String, Value>,
         place: &Place<'s>,
     ) -> Type {
-        let speaks = |key: &&String| !SILENT.contains(&key.as_str()) && *key != "$ref" && *key != "allOf";
-        let alone = !members.keys().any(|key| speaks(&key));
+        let alone = !members.keys().any(|key| key != "type" && SPEAKING.contains(&key.as_str()));
         match (members.get("$ref"), members.get("allOf").and_then(Value::as_array)) {
-            (Some(reference), None) if alone => self.reference(reference, place),
-            (None, Some(parts)) if alone && parts.len() == 1 => self.read(&parts[0], &place.deeper()),
-            _ => {
-                let mut parts = Vec::new();
-                let whole = self.gather(schema, place, &mut parts);
-                let speaking: Vec<&'s Value> =
-                    parts.into_iter().filter(|part| says_something(part)).collect();
-                match &speaking[..] {
-                    _ if !whole => self.any(place, "a part of `allOf` cannot be found or is too deep"),
-                    [] => Type::Any,
-                    parts if parts.iter().all(|part| is_object(part)) => self.object(parts, schema, place),
-                    [one] if !std::ptr::eq(*one, schema) => self.read(one, &place.deeper()),
-                    _ => self.any(place, "`allOf` of schemas that are not all objects has no type"),
-                }
+            (Some(reference), None) if alone => return self.reference(reference, place),
+            (None, Some(parts)) if alone && parts.len() == 1 && !members.contains_key("type") => {
+                return self.read(&parts[0], &place.deeper());
             }
+            _ => {}
+        }
+        let mut parts = Vec::new();
+        if !self.gather(schema, place, &mut parts) {
+            return self.any(place, "a part of `allOf` cannot be found or is too deep");
+        }
+        parts.retain(|part| says_something(part));
+        match parts[..] {
+            [] => Type::Any,
+            [one] if std::ptr::eq(one, schema) => self.plain(schema, members, place),
+            [one] => match one.as_object() {
+                Some(members) => self.plain(one, members, &place.deeper()),
+                None => self.read(one, &place.deeper()),
+            },
+            _ if parts.iter().all(|part| is_object(part)) => self.object(&parts, schema, place),
+            _ => self.any(place, "`allOf` of schemas that are not all objects has no type"),
         }
     }
 
@@ -127,12 +128,12 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether a part of `allOf` says anything beside where its own parts are.
+/// Whether a part of `allOf` says what the value is, beside where its own parts are.
 fn says_something(part: &Value) -> bool {
-    let Value::Object(members) = part else { return *part != Value::Bool(true) };
-    let silent = |key: &String| SILENT.contains(&key.as_str()) || key == "$ref" || key == "allOf";
-    !members.keys().all(silent)
-        || (members.contains_key("type") && !members.contains_key("$ref") && !members.contains_key("allOf"))
+    match part {
+        Value::Object(members) => members.keys().any(|key| SPEAKING.contains(&key.as_str())),
+        other => *other != Value::Bool(true),
+    }
 }
 
 fn is_object(part: &Value) -> bool {

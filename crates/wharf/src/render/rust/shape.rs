@@ -35,10 +35,10 @@ pub(super) enum Type {
     Unsigned,
     Number,
     Text,
-    List(Box<Type>),
-    Map(Box<Type>),
-    Tuple(Vec<Type>),
-    Maybe(Box<Type>),
+    List(Box<Self>),
+    Map(Box<Self>),
+    Tuple(Vec<Self>),
+    Maybe(Box<Self>),
     /// One with a name: its place in [`Module::items`].
     Named(usize),
 }
@@ -112,8 +112,7 @@ impl Module {
                 return true;
             }
             if seen.insert(item) {
-                let held = self.items[item].types().flat_map(Type::held);
-                open.extend(held);
+                open.extend(self.items[item].members().flat_map(Type::held));
             }
         }
         false
@@ -148,14 +147,23 @@ impl Module {
 // === impl Item ===
 
 impl Item {
+    /// Every type in it.
     fn types(&self) -> impl Iterator<Item = &Type> {
-        let (fields, rest, choice) = match &self.kind {
-            Kind::Struct { fields, rest, .. } => (&fields[..], rest.as_ref(), &[][..]),
-            Kind::Words(_) => (&[][..], None, &[][..]),
-            Kind::Choice(choice) => (&[][..], None, &choice[..]),
+        let rest = match &self.kind {
+            Kind::Struct { rest, .. } => rest.as_ref(),
+            _ => None,
         };
-        // A map of the rest holds nothing by value, and neither does `Map` itself.
-        fields.iter().map(|field| &field.of).chain(rest).chain(choice.iter().map(|(_, of)| of))
+        self.members().chain(rest)
+    }
+
+    /// The types of its named members or its alternatives; the rest of an object lies in a map.
+    fn members(&self) -> impl Iterator<Item = &Type> {
+        let (fields, choice) = match &self.kind {
+            Kind::Struct { fields, .. } => (&fields[..], &[][..]),
+            Kind::Words(_) => (&[][..], &[][..]),
+            Kind::Choice(choice) => (&[][..], &choice[..]),
+        };
+        fields.iter().map(|field| &field.of).chain(choice.iter().map(|(_, of)| of))
     }
 }
 

@@ -46,8 +46,10 @@ impl Source {
     /// `#[serde(rename = "…")]`.
     pub(super) fn rename(&mut self, level: usize, name: &str) {
         let inner = format!("rename = {}", comment::literal(name));
-        if fits(level, &format!("#[serde({inner})]")) {
-            self.line(level, &format!("#[serde({inner})]"));
+        let line = format!("#[serde({inner})]");
+        // An attribute stays one short of the width.
+        if fits(level, &format!("{line} ")) {
+            self.line(level, &line);
         } else {
             self.line(level, "#[serde(");
             self.line(level + 1, &inner);

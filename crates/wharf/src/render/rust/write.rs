@@ -12,8 +12,10 @@ use super::source::Source;
 use super::{RUST_MARK, RustNote};
 use crate::names::{ServerName, ToolName};
 
-/// The longest type that is written out; it still fits after a name and in a function's head.
-const TYPE_MAX: usize = 74;
+/// The longest type that is written out: with an `Option` around it, it still fits in a function's head.
+const TYPE_MAX: usize = 66;
+/// The same for one with a tuple in it, which is not to be broken over lines: it fits after the longest name.
+const TUPLE_MAX: usize = 32;
 /// Names of types that mean something else in the module.
 const TYPES: [&str; 16] = [
     "Self",
@@ -165,7 +167,7 @@ impl Writer<'_> {
                 if *closed && rest.is_none() && item.place.starts_with("arguments") {
                     out.line(0, "#[serde(deny_unknown_fields)]");
                 }
-                self.members(out, at, &name, fields, rest.as_ref());
+                self.members(out, at, fields, rest.as_ref());
             }
             Kind::Words(words) => words_enum(out, &name, words),
             Kind::Choice(variants) => {
@@ -182,8 +184,8 @@ impl Writer<'_> {
         }
     }
 
-    fn members(&mut self, out: &mut Source, at: usize, name: &str, fields: &[Field], rest: Option<&Type>) {
-        let item = &self.module.items[at];
+    fn members(&mut self, out: &mut Source, at: usize, fields: &[Field], rest: Option<&Type>) {
+        let (item, name) = (&self.module.items[at], &self.names[&at]);
         if fields.is_empty() && rest.is_none() {
             out.line(0, &format!("pub struct {name} {{}}"));
             return;
@@ -197,14 +199,9 @@ impl Writer<'_> {
             if ident.strip_prefix("r#").unwrap_or(&ident) != field.key {
                 out.rename(1, &field.key);
             }
-            let maybe = field.of.clone().or_null();
-            let of = if field.required { &field.of } else { &maybe };
-            let of = match (field.required, &field.of) {
-                (false, Type::Any | Type::Null) => {
-                    format!("Option<{}>", self.spell(of, &self.spot(item, at, &field.key)))
-                }
-                _ => self.spell(of, &self.spot(item, at, &field.key)),
-            };
+            let of = self.spell(&field.of, &self.spot(item, at, &field.key));
+            let is_maybe = matches!(field.of, Type::Maybe(_));
+            let of = if field.required || is_maybe { of } else { format!("Option<{of}>") };
             if !field.required {
                 out.line(1, "#[serde(default, skip_serializing_if = \"Option::is_none\")]");
             }
@@ -226,12 +223,14 @@ impl Writer<'_> {
     /// A type in Rust, or anything if that would be too long to read.
     fn spell(&mut self, of: &Type, spot: &Spot<'_>) -> String {
         let spelt = self.type_of(of, spot, true);
-        if spelt.len() <= TYPE_MAX {
+        let max = if spelt.contains('(') { TUPLE_MAX } else { TYPE_MAX };
+        if spelt.len() <= max {
             self.has_map |= spelt.contains("BTreeMap<");
             return spelt;
         }
         self.notes.push(RustNote::new(spot.tool, &spot.place, "its type would be too long to read"));
-        self.type_of(&if matches!(of, Type::Maybe(_)) { Type::Any.or_null() } else { Type::Any }, spot, true)
+        let any = "serde_json::Value";
+        if matches!(of, Type::Maybe(_)) { format!("Option<{any}>") } else { any.to_owned() }
     }
 
     fn type_of(&self, of: &Type, spot: &Spot<'_>, by_value: bool) -> String {
@@ -289,6 +288,7 @@ const ALLOW: &str = "\
 #![allow(
     dead_code,
     missing_docs,
+    unreachable_pub,
     clippy::enum_variant_names,
     clippy::large_enum_variant,
     clippy::wrong_self_convention,
