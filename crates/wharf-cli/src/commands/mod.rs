@@ -3,6 +3,7 @@
 pub(crate) mod add;
 pub(crate) mod call;
 pub(crate) mod check;
+pub(crate) mod codegen;
 pub(crate) mod completions;
 pub(crate) mod init;
 pub(crate) mod place;

@@ -52,9 +52,19 @@ fn l100_an_invalid_policy_stops_everything() {
 fn l100_help_is_for_everyone_and_usage_errors_are_two() {
     let desk = Desk::new();
     let help = desk.run(&["--help"]).ok();
-    for command in
-        ["call", "tools", "servers", "check", "init", "add", "remove", "trust", "test-server", "completions"]
-    {
+    for command in [
+        "call",
+        "tools",
+        "codegen",
+        "servers",
+        "check",
+        "init",
+        "add",
+        "remove",
+        "trust",
+        "test-server",
+        "completions",
+    ] {
         assert!(help.out.contains(&format!("  {command}")), "{command}: {help:?}");
         desk.run(&[command, "--help"]).ok();
     }

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::{CallOptions, Host};
 use crate::config::ServerConfig;
 use crate::connect::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{ServerInfo, Tool};
 use crate::outcome::Outcome;
 use crate::registry::Route;
+use crate::text::Escaped;
 use crate::wire::Json;
 
 /// One server as a value: its tools by their original names, its configuration, its connection.
@@ -26,6 +31,9 @@ pub struct Callable {
     host: Host,
     route: Route,
 }
+
+/// How deep arguments of a type may be nested.
+const ARGUMENTS_DEPTH: usize = 127;
 
 // === impl Ensemble ===
 
@@ -102,5 +110,59 @@ impl Callable {
     /// Calls it, with options.
     pub async fn call_with(&self, arguments: impl Into<Json>, options: CallOptions<'_>) -> Outcome {
         self.host.run(&self.route, &arguments.into(), options).await
+    }
+
+    /// Calls it with arguments of a type, and reads the structured result as one. Of a tool that sends none, the text
+    /// is read instead, if it is JSON.
+    ///
+    /// # Errors
+    /// What ended the call, the tool's own failure, or a result that does not fit the type. In the last case the tool
+    /// has run.
+    pub async fn call_as<A, R>(&self, arguments: &A) -> Result<R>
+    where
+        A: Serialize + ?Sized,
+        R: DeserializeOwned,
+    {
+        let arguments = serde_json::to_vec(arguments).map_err(|error| self.misfit(&error.to_string()))?;
+        let arguments =
+            Json::parse(arguments, ARGUMENTS_DEPTH).map_err(|error| self.misfit(&error.to_string()))?;
+        let outcome = self.call(arguments).await.into_result()?;
+        let misread = |why: String| Error::Protocol {
+            server: self.route.server.clone(),
+            reason: format!("the result of `{}` {why}", self.route.tool.name),
+            stderr: StderrTail::default(),
+        };
+        if let Some(structured) = outcome.raw.member("structuredContent") {
+            match structured.to() {
+                // `null` from a server that has nothing to say; a type that takes it has taken it.
+                Err(_) if structured.is_null() => {}
+                read => {
+                    return read.map_err(|error| {
+                        misread(format!(
+                            "does not fit the type that is wanted: {}",
+                            Escaped(&error.to_string())
+                        ))
+                    });
+                }
+            }
+        }
+        serde_json::from_str(&outcome.to_text())
+            .map_err(|_| misread("has no structured content, and its text does not fit either".into()))
+    }
+
+    /// The same as a function value: what it gives is the outcome, in every case.
+    pub fn into_fn(self) -> impl Fn(Json) -> BoxFuture<'static, Outcome> + Clone + Send + Sync + 'static {
+        move |arguments| {
+            let callable = self.clone();
+            Box::pin(async move { callable.call(arguments).await })
+        }
+    }
+
+    fn misfit(&self, why: &str) -> Error {
+        Error::Arguments {
+            server: self.route.server.clone(),
+            tool: self.route.tool.name.clone(),
+            problems: vec![format!("the arguments cannot be written as JSON: {}", Escaped(why))],
+        }
     }
 }

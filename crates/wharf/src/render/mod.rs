@@ -2,3 +2,7 @@
 //!
 //! In: routes of the registry. Out: Markdown, a filled template, or a Rust module. Text from servers is escaped for where
 //! it goes.
+
+mod rust;
+
+pub use rust::{RUST_MARK, RustModule, RustNote, rust};
