@@ -184,6 +184,14 @@ pub enum Error {
         /// The last lines the server wrote to its standard error.
         stderr: StderrTail,
     },
+    /// A model provider's answer is no answer.
+    #[error("the answer of {provider} cannot be used: {reason}")]
+    Provider {
+        /// Whose answer it is.
+        provider: &'static str,
+        /// What is wrong with it, escaped.
+        reason: String,
+    },
     /// The caller gave up, or the host is closing.
     #[error("the call was cancelled: {reason}")]
     Cancelled {
@@ -226,6 +234,7 @@ impl Error {
             Self::NotConnected { .. } => "not_connected",
             Self::Protocol { .. } => "protocol",
             Self::UnknownOutcome { .. } => "unknown_outcome",
+            Self::Provider { .. } => "provider",
             Self::Cancelled { .. } => "cancelled",
             Self::Internal(_) => "internal",
         }
@@ -242,6 +251,7 @@ impl Error {
             | Self::UnknownServer { .. }
             | Self::NotConnected { .. }
             | Self::Auth { .. }
+            | Self::Provider { .. }
             | Self::Cancelled { .. } => Side::Caller,
             Self::Connection { .. }
             | Self::Timeout { .. }

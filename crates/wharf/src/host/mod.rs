@@ -7,6 +7,7 @@ mod builder;
 mod ensemble;
 mod peer;
 mod server;
+mod turn;
 
 pub use builder::HostBuilder;
 pub use ensemble::{Callable, Ensemble};

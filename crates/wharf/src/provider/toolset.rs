@@ -15,4 +15,15 @@ impl Toolset {
     pub fn route(&self, name: &str) -> Option<&Route> {
         self.routes.get(name)
     }
+
+    /// The names that the model was given, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.routes.keys().map(String::as_str)
+    }
+}
+
+impl FromIterator<(String, Route)> for Toolset {
+    fn from_iter<I: IntoIterator<Item = (String, Route)>>(named: I) -> Self {
+        Self { routes: named.into_iter().collect() }
+    }
 }

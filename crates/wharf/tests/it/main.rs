@@ -27,6 +27,8 @@ mod policy_launch;
 mod policy_remote;
 mod policy_settings;
 mod processes;
+mod provider_calls;
+mod provider_results;
 mod schema;
 mod sse;
 mod support;
