@@ -3,6 +3,9 @@
 //! In: a model's calls. Out: each with its outcome, in the same order. A call that fails, or that cannot be run at all,
 //! ends no other. How one call is made is the host's or a session's business.
 
+#[cfg(test)]
+mod tests;
+
 use futures_util::StreamExt;
 
 use super::{CallOptions, Host};
@@ -18,17 +21,20 @@ impl Host {
     /// Runs the calls of a model's answer, several at a time. The outcomes come in the order of the calls, and every
     /// call has one. Dropping the future cancels those that are under way.
     pub async fn run_calls(&self, calls: Vec<ToolCall>) -> Vec<(ToolCall, Outcome)> {
-        run_calls(calls, async |route: Route, arguments: Json| {
-            self.run(&route, &arguments, CallOptions::default()).await
+        run_calls(calls, |route: Route, arguments: Json| {
+            let host = self.clone();
+            async move { host.run(&route, &arguments, CallOptions::default()).await }
         })
         .await
     }
 }
 
 /// Runs the calls that can be run with `run`, several at a time, and gives the others the outcome of their problem.
-pub(super) async fn run_calls(
+///
+/// The future of a call owns what it needs, so that a turn can run on a task of its own.
+pub(super) async fn run_calls<F: Future<Output = Outcome>>(
     calls: Vec<ToolCall>,
-    run: impl AsyncFn(Route, Json) -> Outcome,
+    run: impl Fn(Route, Json) -> F,
 ) -> Vec<(ToolCall, Outcome)> {
     let run = &run;
     let running = calls.into_iter().map(|call| async move {

@@ -1,5 +1,7 @@
 //! Outcomes become each provider's messages; calls of a turn run side by side; superseded results shrink.
 
+use std::path::PathBuf;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use wharf::{Error, Host};
 use wharf_testkit::{Puppet, Step};
 
 use crate::provider_calls::{ALL, body, read};
-use crate::support::{builder, host, puppet};
+use crate::support::{at, folder, host, puppet, soon};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 
@@ -52,8 +54,11 @@ fn text_in(provider: Provider, messages: &[Value]) -> String {
 
 #[test]
 fn l72_a_text_and_a_picture_in_every_form() {
-    let outcome =
-        || content(json!([{"type": "text", "text": "see"}, {"type": "image", "mimeType": "image/png", "data": png()}]));
+    let outcome = || {
+        content(
+            json!([{"type": "text", "text": "see"}, {"type": "image", "mimeType": "image/png", "data": png()}]),
+        )
+    };
     let url = format!("data:image/png;base64,{}", png());
     let expected = |provider| match provider {
         Provider::OpenAiChat => json!([
@@ -67,9 +72,11 @@ fn l72_a_text_and_a_picture_in_every_form() {
             {"type": "tool_result", "tool_use_id": "c1", "is_error": false, "content": [
                 {"type": "text", "text": "see"},
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png()}}]}]}]),
-        Provider::Gemini | Provider::GeminiOpenApi => json!([{"role": "user", "parts": [{"functionResponse": {
+        Provider::Gemini | Provider::GeminiOpenApi => {
+            json!([{"role": "user", "parts": [{"functionResponse": {
             "name": "files_read", "response": {"output": "see\n[image/png: attached, number 1]"}, "id": "c1",
-            "parts": [{"inlineData": {"mimeType": "image/png", "data": png()}}]}}]}]),
+            "parts": [{"inlineData": {"mimeType": "image/png", "data": png()}}]}}]}])
+        }
         Provider::Mistral => json!([{"role": "tool", "name": "files_read", "tool_call_id": "c1", "content": [
             {"type": "text", "text": "see"}, {"type": "image_url", "image_url": url}]}]),
         Provider::Bedrock => json!([{"role": "user", "content": [
@@ -125,8 +132,11 @@ fn l72_a_failure_says_whether_to_call_again() {
         stderr: Default::default(),
     };
     let denied = Error::Denied { what: "files/read".into(), rule: "`deny`".into(), hint: "allow it".into() };
-    let wrong =
-        Error::Arguments { server: server.clone(), tool: tool.clone(), problems: vec!["`path` is missing".into()] };
+    let wrong = Error::Arguments {
+        server: server.clone(),
+        tool: tool.clone(),
+        problems: vec!["`path` is missing".into()],
+    };
     let slow = Error::Timeout {
         server: server.clone(),
         after: std::time::Duration::from_secs(1),
@@ -249,7 +259,8 @@ fn l72_a_structured_result_alone_is_json_and_an_empty_one_says_so() {
 fn l72_text_from_a_server_cannot_hide_in_the_prompt() {
     for provider in ALL {
         let hostile = "a\u{1b}[2J\u{202e}b\u{e0041}\r\nc\td";
-        let text = text_in(provider, &rendered(provider, content(json!([{"type": "text", "text": hostile}]))));
+        let text =
+            text_in(provider, &rendered(provider, content(json!([{"type": "text", "text": hostile}]))));
         assert_eq!(text, "a\\u{1b}[2J\\u{202e}b\\u{e0041}\r\nc\td", "{provider:?}");
         let plain = "Größe: 5 µm 👍\n\tfn main() {}";
         let text = text_in(provider, &rendered(provider, content(json!([{"type": "text", "text": plain}]))));
@@ -259,8 +270,9 @@ fn l72_text_from_a_server_cannot_hide_in_the_prompt() {
 
 #[test]
 fn l66_a_result_has_a_neutral_form() {
-    let outcome =
-        content(json!([{"type": "text", "text": "see"}, {"type": "image", "mimeType": "image/png", "data": png()}]));
+    let outcome = content(
+        json!([{"type": "text", "text": "see"}, {"type": "image", "mimeType": "image/png", "data": png()}]),
+    );
     let message = ToolMessage::new(&call(Provider::Anthropic), &outcome);
     assert_eq!((message.call_id.as_deref(), message.name.as_str()), (Some("c1"), "files_read"));
     let (server, tool) = message.tool.as_ref().unwrap();
@@ -323,26 +335,32 @@ async fn toolset(host: &Host) -> Toolset {
 
 #[tokio::test]
 async fn l72_calls_of_a_turn_run_side_by_side_and_keep_their_order() {
-    // Each call of `meet` answers only when the other has come too: one after the other would never end.
-    let script = Puppet::default()
-        .tools([json!({"name": "echo", "inputSchema": {"type": "object"}}), json!({"name": "fail", "inputSchema": {"type": "object"}})])
-        .on("tool:fail", vec![Step::Exit(3)]);
-    let host = host([puppet("one", &Puppet::default()), puppet("two", &script)]).await;
+    // Each of the two answers only when the other was called too: one after the other would never end.
+    let folder = folder();
+    let (a, b) = (at(&folder, "a"), at(&folder, "b"));
+    let meet = |own: &PathBuf, other: &PathBuf| {
+        vec![Step::Count(own.clone()), Step::WaitFor(other.clone()), Step::Echo]
+    };
+    let script = Puppet::new().plain_tool("left").plain_tool("right");
+    let script = script.on("tool:left", meet(&a, &b)).on("tool:right", meet(&b, &a));
+    let dying = Puppet::new().plain_tool("fail").on("tool:fail", vec![Step::Exit(3)]);
+    let host = host([puppet("one", &script), puppet("two", &dying), puppet("three", &Puppet::new())]).await;
     let tools = toolset(&host).await;
     let provider = Provider::Anthropic;
     let calls = [
-        ("1", "one_echo", json!({"message": "first"})),
+        ("1", "one_right", json!({"say": "first"})),
         ("2", "two_fail", json!({})),
         ("3", "nobody", json!({})),
-        ("4", "one_echo", json!({"message": 7})),
-        ("5", "one_echo", json!({"message": "last"})),
+        ("4", "three_echo", json!({"message": 7})),
+        ("5", "one_left", json!({"say": "last"})),
     ];
     let answer = provider.answer(&body(provider, &calls).into(), &tools).unwrap();
-    // A turn can run on its own task.
-    let done = {
+    // A turn can run on a task of its own.
+    let turn = tokio::spawn({
         let host = host.clone();
-        tokio::spawn(async move { host.run_calls(answer.calls).await }).await.unwrap()
-    };
+        async move { host.run_calls(answer.calls).await }
+    });
+    let done = soon("a turn", turn).await.unwrap();
     let kinds: Vec<Option<&str>> =
         done.iter().map(|(_, outcome)| outcome.error.as_ref().map(Error::kind)).collect();
     assert_eq!(kinds, [None, Some("unknown_outcome"), Some("unknown_tool"), Some("arguments"), None]);
@@ -353,17 +371,19 @@ async fn l72_calls_of_a_turn_run_side_by_side_and_keep_their_order() {
 }
 
 #[tokio::test]
-async fn l72_denied_calls_are_results_too() {
-    let mut config = puppet("pup", &Puppet::default());
-    config.enabled = true;
-    let host = builder().server(config).start().await.unwrap();
+async fn l72_a_call_that_is_refused_since_the_model_was_asked_is_a_result_too() {
+    let mut config = puppet("pup", &Puppet::new());
+    let host = host([config.clone()]).await;
     let tools = toolset(&host).await;
-    host.close().await;
+    config.enabled = false;
+    host.add_server(config);
     let provider = Provider::Gemini;
-    let answer = provider.answer(&body(provider, &[("", "pup_echo", json!({"message": "x"}))]).into(), &tools).unwrap();
-    let done = host.run_calls(answer.calls).await;
-    let messages = provider.results(&done);
-    let message: Value = messages[0].to().unwrap();
+    let calls = [("", "pup_echo", json!({"message": "x"}))];
+    let answer = provider.answer(&body(provider, &calls).into(), &tools).unwrap();
+    let done = soon("a turn", host.run_calls(answer.calls)).await;
+    let message: Value = provider.results(&done)[0].to().unwrap();
     let response = &message["parts"][0]["functionResponse"];
-    assert!(response["response"]["error"].is_string() && response.get("id").is_none(), "{message}");
+    let error = response["response"]["error"].as_str().unwrap();
+    assert!(error.contains("the same call will fail again") && response.get("id").is_none(), "{message}");
+    host.close().await;
 }
