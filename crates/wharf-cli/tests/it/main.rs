@@ -11,5 +11,6 @@ mod desk;
 mod edit;
 mod exit_codes;
 mod listing;
+mod render;
 mod test_server;
 mod trust;

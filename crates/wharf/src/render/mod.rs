@@ -2,3 +2,9 @@
 //!
 //! In: routes of the registry. Out: Markdown, a filled template, or a Rust module. Text from servers is escaped for where
 //! it goes.
+
+mod markdown;
+mod template;
+
+pub use markdown::{DESCRIPTION_MAX, escaped, markdown};
+pub use template::Template;

@@ -29,6 +29,7 @@ mod policy_settings;
 mod processes;
 mod provider_calls;
 mod provider_results;
+mod render;
 mod schema;
 mod sse;
 mod support;
