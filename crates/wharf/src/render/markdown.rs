@@ -67,7 +67,7 @@ pub fn escaped(text: &str) -> String {
         let before = at.checked_sub(1).map(|before| chars[before]);
         let after = chars.get(at + 1);
         let means_something = match c {
-            '\\' | '`' | '*' | '[' | ']' | '<' | '>' | '&' | '|' | '~' | '$' | '@' => true,
+            '\\' | '`' | '*' | '[' | ']' | '<' | '>' | '&' | '|' | '~' | '$' | '^' | '@' => true,
             '!' => after == Some(&'['),
             // Inside a word it is an underscore and nothing else.
             '_' => !(is_word(before) && is_word(after.copied())),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
+use pulldown_cmark::{Event, Options, Parser, Tag};
 use serde_json::{Value, json};
 use wharf::mcp::Tool;
 use wharf::names::ServerName;
@@ -165,4 +167,79 @@ fn l64_values_are_not_read_as_a_template() {
             .unwrap();
     let text = template.render(&[route("s", "t", "${tool_count} {% raw %} {# x #}")]).unwrap();
     assert_eq!(text, "\\${tool_count} {% raw %} {# x #}");
+}
+
+/// What an independent reader of Markdown makes of a text, beside plain words and the list around them.
+fn constructs(markdown: &str) -> Vec<String> {
+    let is_word = |event: &Event<'_>| match event {
+        Event::Text(_) => true,
+        Event::Start(tag) => matches!(tag, Tag::Paragraph | Tag::List(_) | Tag::Item),
+        Event::End(_) => true,
+        _ => false,
+    };
+    let events = Parser::new_ext(markdown, Options::all()).filter(|event| !is_word(event));
+    events.map(|event| format!("{event:?}")).collect()
+}
+
+/// Pieces that Markdown is made of.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("a"),
+        Just(" "),
+        Just("\n"),
+        Just("#"),
+        Just("-"),
+        Just("="),
+        Just("+"),
+        Just("*"),
+        Just("_"),
+        Just("`"),
+        Just("~"),
+        Just("["),
+        Just("]"),
+        Just("("),
+        Just(")"),
+        Just("<"),
+        Just(">"),
+        Just("&lt;"),
+        Just("!"),
+        Just("|"),
+        Just("\\"),
+        Just("1"),
+        Just("."),
+        Just(":"),
+        Just("$"),
+        Just("^"),
+        Just("{"),
+        Just("}"),
+        Just("\t"),
+        Just("[^1]"),
+        Just("<b>"),
+        Just("<http://a.b>"),
+        Just("\u{2028}"),
+        Just("[x]: y"),
+        Just("---"),
+        Just("%"),
+    ];
+    proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn l64_no_words_are_read_as_markdown(words in pieces()) {
+        let escaped = render::escaped(&words);
+        prop_assert!(!escaped.contains('\n'));
+        // In the list, and at the beginning of a line, where a template may put it.
+        for text in [format!("- x {escaped}\n"), format!("{escaped}\n"), format!("words\n{escaped}\nwords\n")] {
+            let found: Vec<String> = constructs(&text).into_iter().filter(|c| c != "SoftBreak").collect();
+            prop_assert!(found.is_empty(), "{text:?}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn l64_the_reader_of_markdown_finds_what_is_not_escaped() {
+    for forged in ["# a", "`a`", "[a](b)", "<b>", "*a*", "~~~\na\n~~~", "---", "![a](b)"] {
+        assert!(!constructs(&format!("{forged}\n")).is_empty(), "{forged}");
+    }
 }
