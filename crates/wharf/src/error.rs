@@ -185,9 +185,9 @@ pub enum Error {
         stderr: StderrTail,
     },
     /// A model provider's answer is no answer.
-    #[error("the answer of {provider} cannot be used: {reason}")]
+    #[error("the answer, read as `{provider}`, cannot be used: {reason}")]
     Provider {
-        /// Whose answer it is.
+        /// The form that it should have.
         provider: &'static str,
         /// What is wrong with it, escaped.
         reason: String,

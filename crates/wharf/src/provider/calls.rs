@@ -72,7 +72,7 @@ impl Provider {
     /// given. It is an error only if there is no answer in it at all, such as when the provider reports an error.
     pub fn answer(self, body: &Json, tools: &Toolset) -> Result<Answer> {
         let heard = answers::read(self, body).map_err(|reason| Error::Provider {
-            provider: label(self),
+            provider: self.name(),
             reason: Escaped(beginning(&reason, 2000)).to_string(),
         })?;
         let mut calls: Vec<ToolCall> = Vec::with_capacity(heard.calls.len());
@@ -95,18 +95,6 @@ impl Provider {
     /// Whether its calls always have an id.
     fn has_ids(self) -> bool {
         !matches!(self, Self::Gemini | Self::GeminiOpenApi | Self::Ollama)
-    }
-}
-
-fn label(provider: Provider) -> &'static str {
-    match provider {
-        Provider::OpenAiChat => "OpenAI Chat",
-        Provider::OpenAiResponses => "OpenAI Responses",
-        Provider::Anthropic => "Anthropic",
-        Provider::Gemini | Provider::GeminiOpenApi => "Gemini",
-        Provider::Mistral => "Mistral",
-        Provider::Bedrock => "Bedrock",
-        Provider::Ollama => "Ollama",
     }
 }
 
