@@ -6,6 +6,7 @@
     reason = "a test may fail loudly"
 )]
 
+mod agents;
 mod ask;
 mod calls;
 mod catalog;

@@ -9,18 +9,6 @@ use wharf::provider::{ARGUMENTS_MAX, Answer, CALLS_MAX, Provider, Stop, Toolset}
 use wharf::registry::{Route, Source};
 use wharf::wire::Json;
 
-/// Every provider.
-pub(crate) const ALL: [Provider; 8] = [
-    Provider::OpenAiChat,
-    Provider::OpenAiResponses,
-    Provider::Anthropic,
-    Provider::Gemini,
-    Provider::GeminiOpenApi,
-    Provider::Mistral,
-    Provider::Bedrock,
-    Provider::Ollama,
-];
-
 /// The tools `files_read` and `files_write`, and one whose name says something else than it is.
 pub(crate) fn tools() -> Toolset {
     let route = |public: &str, tool: &str| {
@@ -100,7 +88,7 @@ pub(crate) fn read(provider: Provider, body: impl Into<Json>) -> Answer {
 
 #[test]
 fn l72_calls_are_read_from_every_provider() {
-    for provider in ALL {
+    for provider in Provider::ALL {
         let calls = [("a1", "files_read", json!({"path": "a"})), ("b2", "mail_send", json!({"n": 1}))];
         let whole = body(provider, &calls);
         for given in [whole.clone(), message_of(provider, &whole)] {
@@ -129,7 +117,7 @@ fn l72_the_models_turn_goes_back_byte_for_byte() {
     assert_eq!(answer.messages[0].as_str(), turn);
     assert_eq!(answer.calls[0].arguments.as_ref().unwrap().as_str(), r#"{"n":1.10}"#);
 
-    for provider in ALL {
+    for provider in Provider::ALL {
         let whole = body(provider, &[("a", "files_read", json!({}))]);
         let sent_back = Json::of(&read(provider, whole.clone()).messages);
         let expected = match message_of(provider, &whole) {
@@ -186,7 +174,7 @@ fn l72_an_answer_without_calls_is_its_text() {
 
 #[test]
 fn l72_a_bad_call_fails_alone_and_says_how_to_do_better() {
-    for provider in ALL {
+    for provider in Provider::ALL {
         let bad: &[(Value, &str)] = &[
             (json!([1]), "not a JSON object"),
             (json!("\"{}\""), "not a JSON object"),
@@ -221,7 +209,7 @@ fn l72_twin_keys_are_refused_in_the_object_form_too() {
 
 #[test]
 fn l72_an_unknown_name_fails_alone_with_a_suggestion() {
-    for provider in ALL {
+    for provider in Provider::ALL {
         let calls = [
             ("1", "files_reed", json!({})),
             ("2", "\u{1b}[2Jzzz", json!({})),
@@ -242,7 +230,7 @@ fn l72_an_unknown_name_fails_alone_with_a_suggestion() {
 
 #[test]
 fn l72_ids_are_needed_where_the_provider_has_them_and_count_once() {
-    for provider in ALL.into_iter().filter(|p| *p != Provider::Ollama) {
+    for provider in Provider::ALL.into_iter().filter(|p| *p != Provider::Ollama) {
         let calls = [
             ("same", "files_read", json!({})),
             ("same", "files_write", json!({})),
@@ -261,7 +249,7 @@ fn l72_ids_are_needed_where_the_provider_has_them_and_count_once() {
 
 #[test]
 fn l72_calls_beyond_the_limit_are_not_run_and_not_lost() {
-    for provider in ALL {
+    for provider in Provider::ALL {
         let ids: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
         let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "files_read", json!({}))).collect();
         let answer = read(provider, body(provider, &calls));
@@ -320,7 +308,7 @@ fn l72_what_is_no_answer_is_an_error_of_the_turn() {
         json!({"type": "error", "error": {"type": "x", "message": "overloaded"}}),
         json!({"error": "overloaded"}),
     ];
-    for provider in ALL {
+    for provider in Provider::ALL {
         for body in &bodies {
             let error = provider.answer(&body.into(), &tools()).unwrap_err();
             assert_eq!(error.kind(), "provider");

@@ -11,7 +11,7 @@ use wharf::provider::{DATA_MAX, History, Provider, ToolCall, ToolMessage, Toolse
 use wharf::{Error, Host};
 use wharf_testkit::{Puppet, Step};
 
-use crate::provider_calls::{ALL, body, read};
+use crate::provider_calls::{body, read};
 use crate::support::{at, folder, host, puppet, soon};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
@@ -85,7 +85,7 @@ fn l72_a_text_and_a_picture_in_every_form() {
         _ => json!([{"role": "tool", "tool_name": "files_read",
             "content": format!("see\n[image/png, {} bytes of base64, not shown]", png().len())}]),
     };
-    for provider in ALL {
+    for provider in Provider::ALL {
         assert_eq!(Value::Array(rendered(provider, outcome())), expected(provider), "{provider:?}");
     }
 }
@@ -93,7 +93,7 @@ fn l72_a_text_and_a_picture_in_every_form() {
 #[test]
 fn l72_results_keep_the_order_of_the_calls_and_pictures_come_last() {
     let calls = [("a", "files_read", json!({})), ("b", "nobody", json!({})), ("c", "files_write", json!({}))];
-    for provider in ALL {
+    for provider in Provider::ALL {
         let picture = json!([{"type": "image", "mimeType": "image/png", "data": png()}]);
         let done: Vec<(ToolCall, Outcome)> = read(provider, body(provider, &calls))
             .calls
@@ -119,7 +119,7 @@ fn l72_results_keep_the_order_of_the_calls_and_pictures_come_last() {
             _ => {}
         }
     }
-    assert!(ALL.iter().all(|provider| provider.results(&[]).is_empty()), "no calls, no message");
+    assert!(Provider::ALL.iter().all(|provider| provider.results(&[]).is_empty()), "no calls, no message");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn l72_a_failure_says_whether_to_call_again() {
         (wrong, "correct the arguments and call again"),
         (down, "the call may be made again"),
     ];
-    for provider in ALL {
+    for provider in Provider::ALL {
         for (error, advice) in &cases {
             let outcome = Outcome::from_error(server.clone(), tool.clone(), error.clone());
             let messages = rendered(provider, outcome);
@@ -195,7 +195,7 @@ fn l72_a_label_does_not_make_a_picture() {
         ("image/png\r\nx: y", "%%%", "not valid base64"),
         ("image/png", "", "not in a format"),
     ];
-    for provider in ALL {
+    for provider in Provider::ALL {
         for (mime, data, why) in &forged {
             let outcome = content(json!([{"type": "image", "mimeType": mime, "data": data}]));
             let text = text_in(provider, &rendered(provider, outcome));
@@ -230,7 +230,7 @@ fn l72_documents_sound_links_and_unknown_kinds_are_not_lost() {
         {"type": "resource_link", "uri": "https://example.com", "name": "there"},
         {"type": "hologram"},
     ]);
-    for provider in ALL {
+    for provider in Provider::ALL {
         let text = serde_json::to_string(&rendered(provider, content(blocks.clone()))).unwrap();
         for part in ["inside", "audio/wav", "[link there: https://example.com]", "`hologram`"] {
             assert!(text.contains(part), "{provider:?} {part}: {text}");
@@ -243,7 +243,7 @@ fn l72_documents_sound_links_and_unknown_kinds_are_not_lost() {
 
 #[test]
 fn l72_a_structured_result_alone_is_json_and_an_empty_one_says_so() {
-    for provider in ALL {
+    for provider in Provider::ALL {
         let structured = result(json!({"content": [], "structuredContent": {"n": 1, "hidden": "a\u{200b}"}}));
         let text = text_in(provider, &rendered(provider, structured));
         assert_eq!(text, "{\"n\":1,\"hidden\":\"a\\u200b\"}", "{provider:?}");
@@ -257,7 +257,7 @@ fn l72_a_structured_result_alone_is_json_and_an_empty_one_says_so() {
 
 #[test]
 fn l72_text_from_a_server_cannot_hide_in_the_prompt() {
-    for provider in ALL {
+    for provider in Provider::ALL {
         let hostile = "a\u{1b}[2J\u{202e}b\u{e0041}\r\nc\td";
         let text =
             text_in(provider, &rendered(provider, content(json!([{"type": "text", "text": hostile}]))));
