@@ -5,6 +5,8 @@
 //! from the providers' documents.
 
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex};
 

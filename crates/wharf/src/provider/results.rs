@@ -180,7 +180,7 @@ fn ollama(result: &ToolMessage) -> Value {
 fn as_value(structured: &Json) -> Option<Value> {
     let text = structured.as_str();
     let value: Value = structured.to().ok()?;
-    (value.is_object() && value.to_string() == text && visible_json(text) == text).then_some(value)
+    (value.is_object() && Json::of(&value) == *structured && visible_json(text) == text).then_some(value)
 }
 
 /// Where the form has no place for it, the text says that the call failed.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
+use wharf::Error;
 use wharf::mcp::Tool;
 use wharf::names::ServerName;
 use wharf::provider::{ARGUMENTS_MAX, Answer, CALLS_MAX, Provider, Stop, Toolset};
@@ -330,4 +332,84 @@ fn l72_a_namespace_is_kept_beside_the_name() {
     let answer = read(Provider::OpenAiResponses, item);
     assert_eq!(answer.calls[0].namespace.as_ref().unwrap().raw(), "files");
     assert!(answer.calls[0].ready().is_ok());
+}
+
+/// Bodies made of the words that providers use, in places where they do not belong.
+fn odd_body() -> impl Strategy<Value = Value> {
+    const WORDS: [&str; 34] = [
+        "choices",
+        "message",
+        "tool_calls",
+        "function",
+        "name",
+        "arguments",
+        "id",
+        "output",
+        "type",
+        "function_call",
+        "call_id",
+        "content",
+        "tool_use",
+        "input",
+        "candidates",
+        "parts",
+        "functionCall",
+        "args",
+        "toolUse",
+        "toolUseId",
+        "role",
+        "assistant",
+        "text",
+        "files_read",
+        "files_write",
+        "stop_reason",
+        "max_tokens",
+        "finish_reason",
+        "length",
+        "finishReason",
+        "refusal",
+        "incomplete_details",
+        "reason",
+        "stopReason",
+    ];
+    let word = proptest::sample::select(&WORDS[..]);
+    let leaf = prop_oneof![
+        word.clone().prop_map(Value::from),
+        Just(Value::Null),
+        Just(json!(1)),
+        Just(json!(true)),
+        Just(json!("{\"path\": 1}")),
+    ];
+    leaf.prop_recursive(7, 60, 5, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::vec((word.clone(), inner), 0..5).prop_map(|members| {
+                Value::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn l72_any_body_is_read_or_refused(inner in odd_body(), name in "[a-z_]{0,12}") {
+        let tools = tools();
+        for provider in Provider::ALL {
+            // As it is, and in the place where the provider's own would be.
+            let mut wrapped = body(provider, &[("a", &name, inner.clone()), ("b", "files_read", json!({}))]);
+            for whole in [inner.clone(), json!({"output": inner}), std::mem::take(&mut wrapped)] {
+                let Ok(answer) = provider.answer(&whole.into(), &tools) else { continue };
+                for call in &answer.calls {
+                    prop_assert!(call.ready().is_ok() == call.problem.is_none());
+                    prop_assert!(call.ready().is_err() || call.arguments.as_ref().unwrap().is_object());
+                }
+                let done: Vec<_> = answer.calls.iter().map(|call| {
+                    (call.clone(), call.failed(call.ready().err().unwrap_or(Error::Internal("x".into()))))
+                }).collect();
+                prop_assert_eq!(provider.results(&done).is_empty(), done.is_empty());
+            }
+        }
+    }
 }
