@@ -14,8 +14,8 @@ use crate::wire::{Json, Limits};
 
 /// The most calls of one answer that are run. The others get a failed result each.
 pub const CALLS_MAX: usize = 128;
-/// The longest arguments of one call, in bytes.
-pub const ARGUMENTS_MAX: usize = 4 * 1024 * 1024;
+/// The longest arguments of one call, in bytes: more than any model writes in one answer.
+pub const ARGUMENTS_MAX: usize = 1024 * 1024;
 
 /// What a model answered.
 #[derive(Clone, Debug)]

@@ -9,6 +9,28 @@ use super::message::{Part, ToolMessage};
 use crate::wire::Json;
 
 /// What has been said so far.
+///
+/// ```no_run
+/// use serde_json::json;
+/// use wharf::provider::{Compiler, History, Provider, ToolMessage};
+/// # use wharf::{Host, wire::Json};
+/// # async fn run(host: Host, ask: impl AsyncFn(&Json, Vec<Json>) -> Json) -> wharf::Result<String> {
+/// let form = Provider::Anthropic;
+/// let compiled = Compiler::new().compile(form, host.tools().await.snapshot.tools());
+/// let mut history = History::default();
+/// history.say(json!({ "role": "user", "content": "What is in this folder?" }));
+/// loop {
+///     let body = ask(&compiled.tools, history.messages(form)).await;
+///     let answer = form.answer(&body, &compiled.toolset)?;
+///     if answer.calls.is_empty() {
+///         return Ok(answer.text.lines().to_string());
+///     }
+///     history.answer(&answer);
+///     let done = host.run_calls(answer.calls).await;
+///     history.results(done.iter().map(|(call, outcome)| ToolMessage::new(call, outcome)));
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct History {
     entries: Vec<Entry>,

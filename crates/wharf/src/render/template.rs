@@ -36,7 +36,7 @@ const NAMES: [&str; 3] = ["server_names", "tool_count", "tools_by_server"];
 /// The only template of its environment.
 const NAME: &str = "template";
 /// Steps that one filling may take: some hundred for each tool of a very long list.
-const FUEL: u64 = 5_000_000;
+const FUEL: u64 = 2_000_000;
 
 // === impl Template ===
 

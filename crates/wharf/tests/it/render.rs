@@ -98,12 +98,12 @@ fn l64_a_mistake_in_a_template_names_its_line() {
 
 #[test]
 fn l64_a_template_comes_to_an_end() {
-    let nested = "{% for a in range(10000) %}{% for b in range(10000) %}${a}{% endfor %}{% endfor %}";
+    let nested = "{% for a in range(5000) %}{% for b in range(5000) %}${a}{% endfor %}{% endfor %}";
     let error = Template::parse(nested).unwrap().render(&[]).unwrap_err().to_string();
     assert!(error.contains("does not come to an end"), "{error}");
     let fair = "{% for server, tools in tools_by_server|items %}{% for t in tools %}${t.name}${t.description}\n{% endfor %}{% endfor %}";
-    let many: Vec<Route> = (0..5000).map(|n| route("many", &format!("t{n}"), "words")).collect();
-    assert_eq!(Template::parse(fair).unwrap().render(&many).unwrap().lines().count(), 5000);
+    let many: Vec<Route> = (0..2000).map(|n| route("many", &format!("t{n}"), "words")).collect();
+    assert_eq!(Template::parse(fair).unwrap().render(&many).unwrap().lines().count(), 2000);
 }
 
 #[test]
@@ -225,6 +225,8 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn l64_no_words_are_read_as_markdown(words in pieces()) {
         let escaped = render::escaped(&words);
