@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, call, check, codegen, completions, init, remove, servers, test_server, tools, trust,
+    add, call, check, codegen, completions, init, remove, render, servers, test_server, tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Call(call::CallArgs),
     Tools(tools::ToolsArgs),
     Codegen(codegen::CodegenArgs),
+    Render(render::RenderArgs),
     Servers(servers::ServersArgs),
     Check(check::CheckArgs),
     Init(init::InitArgs),

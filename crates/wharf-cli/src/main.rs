@@ -59,6 +59,7 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Call(args) => args.run(app).await,
         Command::Tools(args) => args.run(app).await,
         Command::Codegen(args) => args.run(app).await,
+        Command::Render(args) => args.run(app).await,
         Command::Servers(args) => args.run(app),
         Command::Check(args) => args.run(app),
         Command::Init(args) => args.run(app),

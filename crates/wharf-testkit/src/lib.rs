@@ -11,11 +11,13 @@
 use std::path::PathBuf;
 
 pub mod http;
+pub mod model;
 pub mod puppet;
 pub mod rmcp_client;
 pub mod rmcp_peer;
 
 pub use self::http::{HttpPuppet, Recorded, Reply, SseStep};
+pub use model::{Dialect, ScriptedModel};
 pub use puppet::{Crash, Era, Grandchild, Puppet, Script, Step};
 
 /// Where the puppet's binary lies: among the examples of the package under test, or beside them.
@@ -40,6 +42,14 @@ pub fn rmcp_peer_path() -> PathBuf {
 /// If it was not built.
 pub fn held_path() -> PathBuf {
     built("held")
+}
+
+/// Where an example of the package under test lies.
+///
+/// # Panics
+/// If it was not built.
+pub fn example_path(name: &str) -> PathBuf {
+    built(name)
 }
 
 /// The newest binary of that name in the target folder that the running test comes from.

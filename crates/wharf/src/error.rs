@@ -206,6 +206,14 @@ pub enum Error {
         /// The last lines the server wrote to its standard error.
         stderr: StderrTail,
     },
+    /// A model provider's answer is no answer.
+    #[error("the answer, read as `{provider}`, cannot be used: {reason}")]
+    Provider {
+        /// The form that it should have.
+        provider: &'static str,
+        /// What is wrong with it, escaped.
+        reason: String,
+    },
     /// The caller gave up, or the host is closing.
     #[error("the call was cancelled: {reason}")]
     Cancelled {
@@ -256,6 +264,7 @@ impl Error {
             Self::NotConnected { .. } => "not_connected",
             Self::Protocol { .. } => "protocol",
             Self::UnknownOutcome { .. } => "unknown_outcome",
+            Self::Provider { .. } => "provider",
             Self::Cancelled { .. } => "cancelled",
             Self::Conflict { .. } => "conflict",
             Self::Internal(_) => "internal",
@@ -276,7 +285,8 @@ impl Error {
             | Self::NotConnected { .. }
             | Self::Auth { .. }
             | Self::Cancelled { .. }
-            | Self::Conflict { .. } => Side::Caller,
+            | Self::Conflict { .. }
+            | Self::Provider { .. } => Side::Caller,
             Self::Connection { .. }
             | Self::Timeout { .. }
             | Self::Tool { .. }

@@ -196,7 +196,7 @@ fn left_out(listing: &Listing) -> Vec<(String, String, String)> {
 }
 
 /// What went wrong goes to standard error; it is a failure of the command only if nothing worked.
-fn report(app: &App, listing: Listing, asked: usize) -> Result<()> {
+pub(super) fn report(app: &App, listing: Listing, asked: usize) -> Result<()> {
     if !app.ui.json {
         for (server, tool, reason) in left_out(&listing) {
             app.ui.warn(format_args!("server `{server}`: tool `{tool}` is left out: {reason}"));

@@ -12,5 +12,6 @@ mod edit;
 mod exit_codes;
 mod listing;
 mod provider;
+mod render;
 mod test_server;
 mod trust;

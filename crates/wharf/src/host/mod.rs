@@ -15,6 +15,7 @@ mod run;
 mod scope;
 mod server;
 mod session;
+mod turn;
 
 pub use builder::HostBuilder;
 pub use context::Context;

@@ -23,6 +23,11 @@ impl Toolset {
         self.names.get(&(server.to_owned(), tool.to_owned())).map(String::as_str)
     }
 
+    /// The names that the provider was given, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.routes.keys().map(String::as_str)
+    }
+
     /// How many tools there are.
     pub fn len(&self) -> usize {
         self.routes.len()

@@ -6,6 +6,7 @@
     reason = "a test may fail loudly"
 )]
 
+mod agents;
 mod ask;
 mod ask_rules;
 mod calls;
@@ -39,6 +40,9 @@ mod provider_generated;
 mod provider_hostile;
 mod provider_schema;
 mod provider_support;
+mod provider_calls;
+mod provider_results;
+mod render;
 mod schema;
 mod sse;
 mod support;
