@@ -12,4 +12,5 @@ mod edit;
 mod exit_codes;
 mod listing;
 mod test_server;
+mod test_server_offers;
 mod trust;
