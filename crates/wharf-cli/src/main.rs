@@ -58,6 +58,8 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Call(args) => args.run(app).await,
         Command::Tools(args) => args.run(app).await,
+        Command::Resources(args) => args.run(app).await,
+        Command::Prompts(args) => args.run(app).await,
         Command::Servers(args) => args.run(app),
         Command::Check(args) => args.run(app),
         Command::Init(args) => args.run(app),

@@ -138,7 +138,7 @@ async fn prompts(host: &Host) {
     assert!(
         matches!(&filled.messages[0].content, Content::Resource { uri, .. } if uri.raw() == "demo://harbours/brest")
     );
-    assert_eq!(host.prompt("demo", "greet", &given(&[])).await.unwrap_err().kind(), "prompt");
+    assert_eq!(host.prompt("demo", "greet", &given(&[])).await.unwrap_err().kind(), "prompt_arguments");
     for (reference, argument, begun, expected) in [
         (Reference::Prompt("greet".into()), "tone", "f", vec!["formal", "friendly"]),
         (Reference::Prompt("describe_harbour".into()), "name", "bre", vec!["bremen", "brest"]),
