@@ -11,6 +11,8 @@ mod desk;
 mod edit;
 mod exit_codes;
 mod listing;
+mod prompts;
+mod resources;
 mod test_server;
 mod test_server_offers;
 mod trust;
