@@ -139,7 +139,7 @@ impl Word {
     }
 }
 
-fn read_file(path: &Path) -> Result<String> {
+pub(crate) fn read_file(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", Escaped(&path.to_string_lossy()))))
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, call, check, codegen, completions, init, remove, render, servers, test_server, tools, trust,
+    add, call, check, codegen, completions, init, prompts, remove, render, resources, servers, test_server,
+    tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Tools(tools::ToolsArgs),
     Codegen(codegen::CodegenArgs),
     Render(render::RenderArgs),
+    Resources(resources::ResourcesArgs),
+    Prompts(prompts::PromptsArgs),
     Servers(servers::ServersArgs),
     Check(check::CheckArgs),
     Init(init::InitArgs),

@@ -41,6 +41,12 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
         }
         Event::Log { server, level, data } => ui.detail(format_args!("{server} logs {level}: {data}")),
         Event::ToolsChanged { server } => ui.detail(format_args!("{server} has other tools now")),
+        Event::ResourcesChanged { server } => ui.detail(format_args!("{server} has other resources now")),
+        Event::PromptsChanged { server } => ui.detail(format_args!("{server} has other prompts now")),
+        Event::ResourceUpdated { server, uri } => ui.detail(format_args!("{server} {uri} has changed")),
+        Event::PageVisited { server, .. } => {
+            ui.detail(format_args!("{server} says that its page was visited"))
+        }
         Event::ToolInvoked(call) => {
             let how = if call.success { "done" } else { "failed" };
             ui.detail(format_args!("{} {}: {how} after {:.1?}", call.server, call.tool, call.took));

@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Auth = 3,
     /// A server could not be started or reached, did not answer in time, or broke off.
     Unreachable = 4,
-    /// The tool says that it failed, or there is no such tool or server.
+    /// The tool says that it failed, or there is no such tool, resource, prompt or server.
     Tool = 5,
     /// Policy forbids it, or a project's file is not trusted yet.
     Denied = 6,

@@ -165,8 +165,10 @@ fn exit_of(error: &Error) -> Exit {
         | Error::Rpc { .. }
         | Error::Schema { .. }
         | Error::UnknownTool { .. }
+        | Error::UnknownPrompt { .. }
+        | Error::NotOffered { .. }
         | Error::UnknownServer { .. } => Exit::Tool,
-        Error::Arguments { .. } => Exit::Usage,
+        Error::Arguments { .. } | Error::PromptArguments { .. } => Exit::Usage,
         _ => Exit::General,
     }
 }

@@ -60,6 +60,8 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Tools(args) => args.run(app).await,
         Command::Codegen(args) => args.run(app).await,
         Command::Render(args) => args.run(app).await,
+        Command::Resources(args) => args.run(app).await,
+        Command::Prompts(args) => args.run(app).await,
         Command::Servers(args) => args.run(app),
         Command::Check(args) => args.run(app),
         Command::Init(args) => args.run(app),

@@ -166,9 +166,19 @@ pub enum Error {
         /// What to do instead.
         hint: String,
     },
-    /// A prompt does not exist, or lacks arguments that it needs. Nothing was sent.
+    /// The server has no prompt of that name, or none that can be used.
+    #[error("unknown prompt `{}` of server `{server}`", crate::text::Escaped(name))]
+    UnknownPrompt {
+        /// The server.
+        server: ServerName,
+        /// The name that was asked for.
+        name: String,
+        /// What it may have meant.
+        hint: String,
+    },
+    /// The arguments do not fill the gaps of a prompt. Nothing was sent.
     #[error("server `{server}`, prompt `{prompt}`: {}", problems.join("; "))]
-    Prompt {
+    PromptArguments {
         /// The server.
         server: ServerName,
         /// The prompt, by the name that was asked for.
@@ -260,7 +270,8 @@ impl Error {
             Self::UnknownTool { .. } => "unknown_tool",
             Self::UnknownServer { .. } => "unknown_server",
             Self::NotOffered { .. } => "not_offered",
-            Self::Prompt { .. } => "prompt",
+            Self::UnknownPrompt { .. } => "unknown_prompt",
+            Self::PromptArguments { .. } => "prompt_arguments",
             Self::NotConnected { .. } => "not_connected",
             Self::Protocol { .. } => "protocol",
             Self::UnknownOutcome { .. } => "unknown_outcome",
@@ -281,7 +292,8 @@ impl Error {
             | Self::UnknownTool { .. }
             | Self::UnknownServer { .. }
             | Self::NotOffered { .. }
-            | Self::Prompt { .. }
+            | Self::UnknownPrompt { .. }
+            | Self::PromptArguments { .. }
             | Self::NotConnected { .. }
             | Self::Auth { .. }
             | Self::Cancelled { .. }
@@ -312,7 +324,8 @@ impl Error {
             | Self::Denied { hint, .. }
             | Self::UnknownTool { hint, .. }
             | Self::NotOffered { hint, .. }
-            | Self::Prompt { hint, .. }
+            | Self::UnknownPrompt { hint, .. }
+            | Self::PromptArguments { hint, .. }
             | Self::UnknownServer { hint, .. } => Some(hint.clone()),
             Self::Auth { server, .. } => Some(format!(
                 "give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"

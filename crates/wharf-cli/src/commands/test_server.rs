@@ -12,7 +12,8 @@ use crate::failure::{Failure, Result};
 /// Be a small MCP server, to try a client with
 ///
 /// Speaks both eras of the protocol, on standard input and output, until the input ends. It has the tools echo,
-/// get_time, add, sleep, blob and fail. `wharf call demo …` starts it by itself.
+/// get_time, add, sleep, blob, fail, note and ask, resources, of which the note changes with the tool of that name, and
+/// prompts whose arguments it completes. `wharf call demo …` starts it by itself.
 #[derive(Debug, Args)]
 pub(crate) struct TestServerArgs {
     /// Listen for HTTP at this address instead, until Ctrl-C; port 0 takes a free one

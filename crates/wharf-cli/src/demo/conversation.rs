@@ -1,18 +1,21 @@
 //! A stream in each direction with one client: standard input and output, or HTTP+SSE. Messages in, frames out.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::task::AbortHandle;
 use wharf::mcp::{Revision, code, method};
 use wharf::wire::{Json, Message, RpcError, parse_frame, response_error, response_result};
 
-use super::answer::{Asked, Frames};
+use super::answer::{Around, Asked, Frames};
+use super::state::{Client, Shared};
 
 /// What is going on with one client. Dropping it drops the calls that still run: nobody waits for them.
 #[derive(Debug)]
 pub(super) struct Conversation {
     frames: Frames,
+    around: Around,
     running: Running,
     /// Whether the client may send several messages at once, which only 2025-03-26 has.
     batches: bool,
@@ -25,8 +28,10 @@ pub(super) struct Running(HashMap<String, AbortHandle>);
 // === impl Conversation ===
 
 impl Conversation {
-    pub(super) fn new(frames: Frames) -> Self {
-        Self { frames, running: Running::default(), batches: false }
+    pub(super) fn new(frames: Frames, shared: Arc<Shared>) -> Self {
+        let client = Some(Client::on(frames.clone()));
+        let around = Around { shared, client, frames: Some(frames.clone()) };
+        Self { frames, around, running: Running::default(), batches: false }
     }
 
     /// Whether the client is gone.
@@ -60,21 +65,28 @@ impl Conversation {
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked::new(id, method, params.as_ref());
-                let frames = self.frames.clone();
+                let around = self.around.clone();
                 if asked.method == method::INITIALIZE {
                     self.batches = asked.revision().is_some_and(Revision::has_batches);
                 }
                 if asked.takes_long() {
-                    self.running.start(asked.id.clone(), async move { answer(&asked, &frames).await });
+                    let frames = self.frames.clone();
+                    self.running
+                        .start(asked.id.clone(), async move { answer(&asked, &around, &frames).await });
                 } else {
-                    answer(&asked, &frames).await;
+                    answer(&asked, &around, &self.frames).await;
                 }
             }
             Message::Notification { method, params } if method == method::CANCELLED => {
                 self.running.cancel(params.as_ref());
             }
-            // Other news changes nothing here, and this server asks nothing that could be answered.
-            Message::Notification { .. } | Message::Response { .. } => {}
+            Message::Response { id, outcome } => {
+                if let Some(client) = &self.around.client {
+                    client.answered(id.number(), outcome);
+                }
+            }
+            // Other news changes nothing here.
+            Message::Notification { .. } => {}
         }
     }
 }
@@ -105,9 +117,9 @@ impl Drop for Running {
     }
 }
 
-/// Answers a request with a frame, after the frames of its progress.
-pub(super) async fn answer(asked: &Asked, frames: &Frames) {
-    let frame = match asked.answer(asked.progress(frames)).await {
+/// Answers a request with a frame, after the frames that come before it.
+pub(super) async fn answer(asked: &Asked, around: &Around, frames: &Frames) {
+    let frame = match asked.answer(around).await {
         Ok(result) => response_result(&asked.id, &result),
         Err(error) => response_error(&asked.id, &error),
     };

@@ -80,8 +80,8 @@ async fn route(request: Request<Incoming>, legacy: &Legacy) -> Reply {
             Err(refused) => *refused,
         },
         (&Method::DELETE, "/mcp") if !is_modern(&headers) => legacy.delete(&headers),
-        // There is nothing to listen to: this server has no news.
-        (_, "/mcp") => not_allowed("POST, DELETE"),
+        (&Method::GET, "/mcp") if !is_modern(&headers) => legacy.listen(&headers),
+        (_, "/mcp") => not_allowed("POST, GET, DELETE"),
         (&Method::GET, "/sse") => legacy.open_sse(),
         (_, "/sse") => not_allowed("GET"),
         (&Method::POST, "/message") => match read_body(request).await {
@@ -116,7 +116,7 @@ async fn post(headers: &HeaderMap, body: Bytes, legacy: &Legacy) -> Reply {
         return refuse(StatusCode::BAD_REQUEST, &RpcError::new(code::INVALID_REQUEST, "no message"));
     };
     if is_modern(headers) || http_modern::speaks(&message) {
-        http_modern::take(headers, message).await
+        http_modern::take(headers, message, Arc::clone(&legacy.shared)).await
     } else {
         legacy.take(headers, message).await
     }

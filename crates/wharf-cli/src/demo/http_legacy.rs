@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Read as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
@@ -13,13 +13,16 @@ use tokio::sync::mpsc;
 use wharf::mcp::{Revision, code, method};
 use wharf::wire::{Limits, Message, RpcError, response_error, response_result};
 
-use super::answer::Asked;
+use super::answer::{Around, Asked, Frames};
 use super::conversation::{Conversation, Running, answer};
 use super::http::{Reply, SESSION, accepted, events, json, plain, refuse, text};
+use super::state::{Client, Shared, lock};
 
 /// The sessions of legacy clients.
 #[derive(Debug, Default)]
 pub(super) struct Legacy {
+    /// What every client of the server shares, modern ones too.
+    pub(super) shared: Arc<Shared>,
     sessions: Mutex<HashMap<String, Session>>,
     streams: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Conversation>>>>,
 }
@@ -27,6 +30,7 @@ pub(super) struct Legacy {
 #[derive(Debug)]
 struct Session {
     revision: Option<Revision>,
+    client: Arc<Client>,
     running: Running,
     /// When it began, as a count: the oldest makes room.
     number: u64,
@@ -53,10 +57,10 @@ impl Legacy {
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked::new(id, method, params.as_ref());
-                if asked.takes_long() {
+                if asked.has_words_before() {
                     return self.stream(&session, asked);
                 }
-                json(StatusCode::OK, answer_now(&asked).await)
+                json(StatusCode::OK, answer_now(&asked, &self.around(&session, None)).await)
             }
             Message::Notification { method, params } => {
                 if method == method::CANCELLED {
@@ -64,7 +68,10 @@ impl Legacy {
                 }
                 accepted()
             }
-            Message::Response { .. } => accepted(),
+            Message::Response { id, outcome } => {
+                self.with(&session, |s| s.client.answered(id.number(), outcome));
+                accepted()
+            }
         }
     }
 
@@ -83,7 +90,8 @@ impl Legacy {
         for message in messages {
             match message {
                 Message::Request { id, method, params } => {
-                    answers.push(answer_now(&Asked::new(id, method, params.as_ref())).await);
+                    let asked = Asked::new(id, method, params.as_ref());
+                    answers.push(answer_now(&asked, &self.around(&session, None)).await);
                 }
                 Message::Notification { method, params } if method == method::CANCELLED => {
                     self.with(&session, |s| s.running.cancel(params.as_ref()));
@@ -95,6 +103,18 @@ impl Legacy {
             return accepted();
         }
         json(StatusCode::OK, [&b"["[..], &answers.join(&b','), b"]"].concat())
+    }
+
+    /// Opens the stream on which a session hears news.
+    pub(super) fn listen(&self, headers: &HeaderMap) -> Reply {
+        let session = match self.session(headers) {
+            Ok(session) => session,
+            Err(refused) => return *refused,
+        };
+        let (frames, receiver) = mpsc::channel(64);
+        self.with(&session, |s| s.client.hear(frames));
+        // Said at once, so that the client sees that it is open.
+        events(Some(Bytes::from_static(b": listening\n\n")), receiver)
     }
 
     /// Ends a session.
@@ -116,7 +136,8 @@ impl Legacy {
             return plain(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers to be had");
         };
         let (frames, receiver) = mpsc::channel(64);
-        let conversation = Arc::new(tokio::sync::Mutex::new(Conversation::new(frames)));
+        let conversation =
+            Arc::new(tokio::sync::Mutex::new(Conversation::new(frames, Arc::clone(&self.shared))));
         let mut streams = lock(&self.streams);
         streams.retain(|_, c| c.try_lock().map_or(true, |c| !c.is_over()));
         if streams.len() >= MAX_SESSIONS {
@@ -148,7 +169,10 @@ impl Legacy {
     }
 
     async fn initialize(&self, asked: &Asked) -> Reply {
-        let result = match asked.answer(None).await {
+        let client = Arc::<Client>::default();
+        let around =
+            Around { shared: Arc::clone(&self.shared), client: Some(Arc::clone(&client)), frames: None };
+        let result = match asked.answer(&around).await {
             Ok(result) => result,
             Err(error) => return json(StatusCode::OK, response_error(&asked.id, &error)),
         };
@@ -157,20 +181,20 @@ impl Legacy {
         let Some((header, id)) = id else {
             return plain(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers to be had");
         };
-        self.open(id, revision.as_deref().and_then(Revision::parse));
+        self.open(id, revision.as_deref().and_then(Revision::parse), client);
         let mut reply = json(StatusCode::OK, response_result(&asked.id, &result));
         reply.headers_mut().insert(SESSION, header);
         reply
     }
 
-    fn open(&self, id: String, revision: Option<Revision>) {
+    fn open(&self, id: String, revision: Option<Revision>, client: Arc<Client>) {
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= MAX_SESSIONS {
             let oldest = sessions.iter().min_by_key(|(_, s)| s.number).map(|(id, _)| id.clone());
             oldest.and_then(|id| sessions.remove(&id));
         }
         let number = sessions.values().map(|s| s.number + 1).max().unwrap_or_default();
-        sessions.insert(id, Session { revision, running: Running::default(), number });
+        sessions.insert(id, Session { revision, client, running: Running::default(), number });
     }
 
     /// The session that a request names, if it is open.
@@ -189,10 +213,16 @@ impl Legacy {
     /// Answers with events. A client that closes the stream does not cancel the call; one that says so does.
     fn stream(&self, session: &str, asked: Asked) -> Reply {
         let (frames, receiver) = mpsc::channel(16);
+        let around = self.around(session, Some(frames.clone()));
         self.with(session, |s| {
-            s.running.start(asked.id.clone(), async move { answer(&asked, &frames).await });
+            s.running.start(asked.id.clone(), async move { answer(&asked, &around, &frames).await });
         });
         events(None, receiver)
+    }
+
+    fn around(&self, session: &str, frames: Option<Frames>) -> Around {
+        let client = self.with(session, |s| Arc::clone(&s.client));
+        Around { shared: Arc::clone(&self.shared), client, frames }
     }
 
     fn with<T>(&self, session: &str, act: impl FnOnce(&mut Session) -> T) -> Option<T> {
@@ -200,16 +230,11 @@ impl Legacy {
     }
 }
 
-async fn answer_now(asked: &Asked) -> Vec<u8> {
-    match asked.answer(None).await {
+async fn answer_now(asked: &Asked, around: &Around) -> Vec<u8> {
+    match asked.answer(around).await {
         Ok(result) => response_result(&asked.id, &result),
         Err(error) => response_error(&asked.id, &error),
     }
-}
-
-/// What is locked here is whole after every statement, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// 128 bits that cannot be guessed: who knows the id of a session is let into it.

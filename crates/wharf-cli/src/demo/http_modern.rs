@@ -1,5 +1,7 @@
 //! Streamable HTTP of 2026-07-28: every request stands alone, its headers say what its body says.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use http::StatusCode;
 use http::header::HeaderMap;
@@ -7,9 +9,10 @@ use tokio::sync::mpsc;
 use wharf::mcp::{code, method};
 use wharf::wire::{Message, RpcError, response_error, response_result};
 
-use super::answer::Asked;
+use super::answer::{Around, Asked};
 use super::conversation::answer;
 use super::http::{Reply, VERSION, accepted, events, json, refuse, text};
+use super::state::Shared;
 
 /// Whether a message is written in the modern way, whatever its headers say.
 pub(super) fn speaks(message: &Message) -> bool {
@@ -21,7 +24,7 @@ pub(super) fn speaks(message: &Message) -> bool {
     }
 }
 
-pub(super) async fn take(headers: &HeaderMap, message: Message) -> Reply {
+pub(super) async fn take(headers: &HeaderMap, message: Message, shared: Arc<Shared>) -> Reply {
     let asked = match message {
         Message::Request { id, method, params } => Asked::new(id, method, params.as_ref()),
         Message::Notification { .. } => return accepted(),
@@ -36,10 +39,10 @@ pub(super) async fn take(headers: &HeaderMap, message: Message) -> Reply {
     if let Err(error) = checked {
         return json(StatusCode::BAD_REQUEST, response_error(&asked.id, &error));
     }
-    if asked.takes_long() {
-        return stream(asked);
+    if asked.has_words_before() {
+        return stream(asked, shared);
     }
-    match asked.answer(None).await {
+    match asked.answer(&Around { shared, client: None, frames: None }).await {
         Ok(result) => json(StatusCode::OK, response_result(&asked.id, &result)),
         Err(error) => {
             let unknown = error.code == code::METHOD_NOT_FOUND;
@@ -50,11 +53,12 @@ pub(super) async fn take(headers: &HeaderMap, message: Message) -> Reply {
 }
 
 /// Answers with events. A client that closes the stream cancels the call.
-fn stream(asked: Asked) -> Reply {
+fn stream(asked: Asked, shared: Arc<Shared>) -> Reply {
     let (frames, receiver) = mpsc::channel(16);
     tokio::spawn(async move {
+        let around = Around { shared, client: None, frames: Some(frames.clone()) };
         tokio::select! {
-            () = answer(&asked, &frames) => {}
+            () = answer(&asked, &around, &frames) => {}
             () = frames.closed() => {}
         }
     });

@@ -8,6 +8,8 @@ mod conversation;
 mod http;
 mod http_legacy;
 mod http_modern;
+mod offers;
+mod state;
 mod stdio;
 mod tools;
 

@@ -1,6 +1,7 @@
 //! The test server on standard input and output: one message a line, until the input ends.
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -13,7 +14,7 @@ use super::conversation::Conversation;
 pub(crate) async fn run_stdio() -> io::Result<()> {
     let (frames, outgoing) = mpsc::channel(64);
     let writer = tokio::spawn(write(outgoing));
-    read(Conversation::new(frames)).await?;
+    read(Conversation::new(frames, Arc::default())).await?;
     writer.await?
 }
 

@@ -12,6 +12,7 @@ use super::answer::Progress;
 
 const MAX_SLEEP_MS: u64 = 600_000;
 const MAX_BLOB: usize = 32 * 1024 * 1024;
+const MAX_NOTE: usize = 64 * 1024;
 /// A sleep reports its progress so many times.
 const REPORTS: u64 = 10;
 const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -66,6 +67,18 @@ struct Fail {
     message: Option<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Note {
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ask {
+    question: Option<String>,
+}
+
 /// The tools as `tools/list` gives them.
 pub(super) fn definitions() -> Value {
     json!([
@@ -93,6 +106,13 @@ pub(super) fn definitions() -> Value {
             &["bytes"],
         ),
         tool("fail", "Fails.", &json!({"message": {"type": "string"}}), &[]),
+        note_definition(),
+        tool(
+            "ask",
+            "Asks you for a name, and greets it.",
+            &json!({"question": {"type": "string", "description": "What to ask. Defaults to asking for your name."}}),
+            &[],
+        ),
     ])
 }
 
@@ -112,11 +132,52 @@ pub(super) async fn call(name: &str, arguments: Value, progress: Option<Progress
         }),
         _ => return None,
     };
-    Some(done.unwrap_or_else(|wrong| {
-        let mut result = text(&wrong);
-        result["isError"] = json!(true);
-        result
+    Some(done.unwrap_or_else(|wrong| failed(&wrong)))
+}
+
+/// What is to be written on the note, or the result that says what is wrong.
+pub(super) fn note(arguments: Value) -> Result<String, Value> {
+    let Note { text } = read("note", arguments).map_err(|wrong| failed(&wrong))?;
+    if text.len() > MAX_NOTE {
+        return Err(failed(&format!("`text` has at most {MAX_NOTE} bytes.")));
+    }
+    Ok(text)
+}
+
+/// The form of a question: the parameters of `elicitation/create`.
+pub(super) fn form(arguments: Value) -> Result<Value, Value> {
+    let Ask { question } = read("ask", arguments).map_err(|wrong| failed(&wrong))?;
+    Ok(json!({
+        "mode": "form",
+        "message": question.unwrap_or_else(|| "What shall I call you?".to_owned()),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "title": "Name", "minLength": 1, "maxLength": 80, "default": "sailor"},
+                "loud": {"type": "boolean", "title": "Loud", "default": false},
+            },
+            "required": ["name"],
+        },
     }))
+}
+
+/// What is said to the answer of that question: the result of `elicitation/create`.
+pub(super) fn thank(answer: &Value) -> Value {
+    match (answer["action"].as_str(), answer["content"]["name"].as_str()) {
+        (Some("accept"), Some(name)) if answer["content"]["loud"] == true => {
+            text(&format!("AHOY, {}!", name.to_uppercase()))
+        }
+        (Some("accept"), Some(name)) => text(&format!("Ahoy, {name}!")),
+        (Some("decline"), _) => text("You would rather not say."),
+        _ => text("Never mind."),
+    }
+}
+
+/// A result that says that it failed.
+pub(super) fn failed(wrong: &str) -> Value {
+    let mut result = text(wrong);
+    result["isError"] = json!(true);
+    result
 }
 
 fn read<T: DeserializeOwned>(name: &str, arguments: Value) -> Result<T, Wrong> {
@@ -188,7 +249,7 @@ fn blob(bytes: usize, kind: &BlobKind) -> Result<Value, Wrong> {
     Ok(json!({"content": [{"type": "image", "data": data, "mimeType": "image/png"}], "isError": false}))
 }
 
-fn text(text: &str) -> Value {
+pub(super) fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": false})
 }
 
@@ -204,6 +265,18 @@ fn tool(name: &str, description: &str, properties: &Value, required: &[&str]) ->
         "inputSchema": schema,
         "annotations": {"readOnlyHint": true, "openWorldHint": false},
     })
+}
+
+fn note_definition() -> Value {
+    let text = json!({"text": {"type": "string"}});
+    let mut definition = tool(
+        "note",
+        "Writes on the note, the resource demo://note, until the server ends.",
+        &text,
+        &["text"],
+    );
+    definition["annotations"] = json!({"readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false});
+    definition
 }
 
 fn add_definition() -> Value {

@@ -64,19 +64,15 @@ fn show_block(ui: &Ui, block: &Content, wish: Wish<'_>) -> Result<()> {
     if let (Some(bytes), true) = (&bytes, wish.raw) {
         return Ok(ui.data(&bytes.decode()?)?);
     }
-    let described = match (block, bytes) {
-        (_, Some(_)) if wish.save.is_some() => return Ok(()),
-        (_, Some(bytes)) => {
-            let (what, mime, size) = (bytes.what, Escaped(bytes.mime), size(bytes.len()));
-            format!("[{what} {mime}, {size}; --save DIR keeps it]")
-        }
-        (Content::ResourceLink { uri, name, .. }, _) if name.raw().is_empty() => format!("[link {uri}]"),
-        (Content::ResourceLink { uri, name, .. }, _) => format!("[link {name}: {uri}]"),
-        (Content::Unknown { kind, .. }, _) => {
-            format!("[a block of the unknown kind `{kind}`; --json shows it]")
-        }
-        _ => "[an empty block]".to_owned(),
+    if bytes.is_some() && wish.save.is_some() {
+        return Ok(());
+    }
+    let how = match (block, bytes) {
+        (_, Some(_)) => "; --save DIR keeps it",
+        (Content::Unknown { .. }, _) => "; --json shows it",
+        _ => "",
     };
+    let described = format!("[{}{how}]", described(block));
     // In a pipe it would be taken for data.
     match ui.terminals.stdout {
         true => Ok(ui.data(format!("{described}\n").as_bytes())?),
@@ -84,6 +80,20 @@ fn show_block(ui: &Ui, block: &Content, wish: Wish<'_>) -> Result<()> {
             ui.note(described);
             Ok(())
         }
+    }
+}
+
+/// What a block that is no text is, in words.
+pub(crate) fn described(block: &Content) -> String {
+    match (block, bytes_of(block)) {
+        (_, Some(bytes)) => {
+            let (what, mime, size) = (bytes.what, Escaped(bytes.mime), size(bytes.len()));
+            format!("{what} {mime}, {size}")
+        }
+        (Content::ResourceLink { uri, name, .. }, _) if name.raw().is_empty() => format!("link {uri}"),
+        (Content::ResourceLink { uri, name, .. }, _) => format!("link {name}: {uri}"),
+        (Content::Unknown { kind, .. }, _) => format!("a block of the unknown kind `{kind}`"),
+        _ => "an empty block".to_owned(),
     }
 }
 
@@ -188,7 +198,7 @@ fn save(folder: &Path, stem: &str, bytes: &Bytes<'_>) -> Result<PathBuf> {
     Err(Failure::general("there is no free name for the file"))
 }
 
-fn size(count: usize) -> String {
+pub(crate) fn size(count: usize) -> String {
     match count {
         0..1024 => format!("{count} bytes"),
         1024..1_048_576 => format!("{} KB", count.div_ceil(1024)),

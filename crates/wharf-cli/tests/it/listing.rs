@@ -21,7 +21,7 @@ fn l65_a_server_that_fails_is_reported_and_the_rest_works() {
 
     let ran = desk.run(&["tools", "--json"]).ok();
     let document = ran.json();
-    assert_eq!(document["tools"].as_array().unwrap().len(), 6, "{ran:?}");
+    assert_eq!(document["tools"].as_array().unwrap().len(), 8, "{ran:?}");
     assert_eq!(document["failed"][0]["server"], "bad", "{ran:?}");
     assert_eq!(document["failed"][0]["error"]["kind"], "connection", "{ran:?}");
 }
@@ -42,7 +42,7 @@ fn l65_if_all_fail_the_command_fails() {
 fn l100_a_pipe_gets_tab_separated_lines_without_head_or_colour() {
     let ran = Desk::new().run(&["tools"]).ok();
     let lines: Vec<Vec<&str>> = ran.out.lines().map(|line| line.split('\t').collect()).collect();
-    assert_eq!(lines.len(), 6, "{ran:?}");
+    assert_eq!(lines.len(), 8, "{ran:?}");
     assert_eq!(lines[0][..2], ["demo", "echo"]);
     assert!(lines.iter().all(|cells| cells.len() == 3), "{ran:?}");
     assert!(!ran.out.contains('\x1b'), "{ran:?}");

@@ -13,5 +13,8 @@ mod exit_codes;
 mod listing;
 mod provider;
 mod render;
+mod prompts;
+mod resources;
 mod test_server;
+mod test_server_offers;
 mod trust;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use wharf_testkit::rmcp_client::{RmcpClient, Wire, list_and_call};
 
 const WHARF: &str = env!("CARGO_BIN_EXE_wharf");
-const TOOLS: [&str; 6] = ["echo", "get_time", "add", "sleep", "blob", "fail"];
+const TOOLS: [&str; 8] = ["echo", "get_time", "add", "sleep", "blob", "fail", "note", "ask"];
 const BOTH: &str = "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
 
 /// The server on standard input and output.
@@ -219,7 +219,7 @@ fn l102_stdio_in_the_legacy_era() {
     assert_eq!((names(&list), &list["id"]), (TOOLS.to_vec(), &json!("list")));
     assert_eq!(list["result"].get("resultType"), None);
     check_tools(&mut server, call);
-    assert_eq!(server.ask(&request(9, "resources/list", &json!({})))["error"]["code"], -32601);
+    assert_eq!(server.ask(&request(9, "server/think", &json!({})))["error"]["code"], -32601);
     assert_eq!(server.end(), (String::new(), Some(0)));
 }
 
@@ -384,7 +384,7 @@ fn l102_http_in_the_legacy_era() {
 
     assert_eq!(server.post("", &ping).status, 400);
     assert_eq!(server.post("Mcp-Session-Id: 0\r\n", &ping).status, 404);
-    assert_eq!(server.send("GET", "/mcp", &inside, "").status, 405);
+    assert_eq!(server.send("GET", "/mcp", "", "").status, 400, "news is for sessions");
     assert_eq!(server.send("DELETE", "/mcp", &inside, "").status, 204);
     assert_eq!(server.post(&inside, &ping).status, 404);
 }

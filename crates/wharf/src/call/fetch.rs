@@ -88,11 +88,12 @@ pub async fn find_prompt(connection: &Connection, name: &str, timeout: Duration)
         return Ok(prompt);
     }
     let rejected = offered.rejected.iter().find(|rejected| rejected.name.raw() == name);
-    let problem = rejected.map_or_else(|| "there is no such prompt".to_owned(), |r| r.reason.clone());
-    let hint =
-        if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
-    let (server, prompt) = (connection.server().clone(), Foreign::from(name));
-    Err(Error::Prompt { server, prompt, problems: vec![problem], hint })
+    let hint = match rejected {
+        Some(rejected) => format!("it is listed, but {}", rejected.reason),
+        None if names.is_empty() => "it has none".to_owned(),
+        None => format!("it has {}", names.join(", ")),
+    };
+    Err(Error::UnknownPrompt { server: connection.server().clone(), name: name.to_owned(), hint })
 }
 
 /// Fills a prompt. What it needs is checked first; an argument that it does not know is refused as well.
@@ -190,7 +191,7 @@ fn check(connection: &Connection, prompt: &Prompt, arguments: &BTreeMap<String, 
     }
     let known: Vec<String> = prompt.arguments.iter().map(|a| format!("`{}`", a.name)).collect();
     let takes = if known.is_empty() { "no arguments".to_owned() } else { known.join(", ") };
-    Err(Error::Prompt {
+    Err(Error::PromptArguments {
         server: connection.server().clone(),
         prompt: prompt.name.clone(),
         problems,

@@ -1,7 +1,7 @@
 //! A live connection: raw parameters in, raw result out, exactly one end for every request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -19,14 +19,10 @@ use crate::wire::{self, Json, Members};
 
 /// A connection to one server in one era. Cheap to clone; the last clone that goes closes it.
 #[derive(Clone)]
-pub struct Connection(Arc<Held>);
-
-/// A connection that others keep open, or do not any more.
-#[derive(Clone)]
-pub struct WeakConnection(Weak<Held>);
+pub struct Connection(pub(super) Arc<Held>);
 
 /// What the clones of a connection share. When it goes the connection ends, though tasks of its own still hold it.
-struct Held(Arc<Live>);
+pub(super) struct Held(Arc<Live>);
 
 pub(super) struct Live {
     number: u64,
@@ -110,11 +106,6 @@ impl Connection {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let (bare_meta, meta) = (meta.clone(), ArcSwap::from_pointee(meta));
         Self(Arc::new(Held(Arc::new(Live { number, wire, info, bare_meta, meta }))))
-    }
-
-    /// The same connection, without keeping it open.
-    pub fn downgrade(&self) -> WeakConnection {
-        WeakConnection(Arc::downgrade(&self.0))
     }
 
     /// For tasks of the connection's own.
@@ -205,21 +196,6 @@ impl Connection {
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Connection({}, {}, {})", self.server(), self.transport(), self.info().revision)
-    }
-}
-
-// === impl WeakConnection ===
-
-impl WeakConnection {
-    /// The connection, if anybody keeps it.
-    pub fn upgrade(&self) -> Option<Connection> {
-        self.0.upgrade().map(Connection)
-    }
-}
-
-impl std::fmt::Debug for WeakConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("WeakConnection")
     }
 }
 

@@ -19,9 +19,10 @@ mod pool;
 mod program;
 mod sse;
 mod stdio;
+mod weak;
 
 pub use berth::{Berth, Dock};
-pub use connection::{Connection, Request, WeakConnection};
+pub use connection::{Connection, Request};
 pub use era::{EraMemory, EraStore, Verdict};
 pub use inbox::Strays;
 pub use life::Progress;
@@ -29,6 +30,7 @@ pub use listen::Listening;
 pub use pool::Pool;
 pub use program::{Inspected, inspect};
 pub use stdio::Leaving;
+pub use weak::WeakConnection;
 
 use std::pin::Pin;
 

@@ -20,6 +20,7 @@ fn route(server: &str, tool: &str, description: &str) -> Route {
         public: public.into(),
         server: ServerName::parse(server).unwrap(),
         tool: Arc::new(tool),
+        owner: None,
         source: Source::Mcp,
     }
 }

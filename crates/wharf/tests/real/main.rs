@@ -11,6 +11,7 @@
 
 mod http;
 mod node;
+mod offers;
 mod process;
 mod python;
 mod rmcp;

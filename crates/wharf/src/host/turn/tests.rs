@@ -15,9 +15,12 @@ use crate::registry::{Route, Source};
 fn tools() -> Toolset {
     let tool = Tool::read(json!({"name": "t", "inputSchema": {"type": "object"}}).into()).unwrap();
     let server = ServerName::parse("s").unwrap();
-    [("t".to_owned(), Route { public: "t".into(), server, tool: tool.into(), source: Source::Mcp })]
-        .into_iter()
-        .collect()
+    [(
+        "t".to_owned(),
+        Route { public: "t".into(), server, tool: tool.into(), source: Source::Mcp, owner: None },
+    )]
+    .into_iter()
+    .collect()
 }
 
 #[tokio::test]
