@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{add, call, check, completions, init, remove, servers, test_server, tools, trust};
+use crate::commands::{
+    add, call, check, completions, init, remove, repl, servers, test_server, tools, trust,
+};
 
 /// Docks MCP servers: lists their tools and calls them, safely.
 #[derive(Debug, Parser)]
@@ -47,6 +49,7 @@ pub(crate) struct Globals {
 pub(crate) enum Command {
     Call(call::CallArgs),
     Tools(tools::ToolsArgs),
+    Repl(repl::ReplArgs),
     Servers(servers::ServersArgs),
     Check(check::CheckArgs),
     Init(init::InitArgs),

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod init;
 pub(crate) mod place;
 pub(crate) mod remove;
+pub(crate) mod repl;
 pub(crate) mod servers;
 pub(crate) mod test_server;
 pub(crate) mod tools;

@@ -10,7 +10,7 @@ mod table;
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
@@ -44,7 +44,11 @@ pub(crate) struct Ui {
     /// How many characters fit on a line.
     pub(crate) width: u16,
     status: Mutex<Status>,
+    above: OnceLock<Above>,
 }
+
+/// Prints above a line that is being edited. It says whether there is one.
+pub(crate) struct Above(pub(crate) Box<dyn Fn(&str) -> bool + Send + Sync>);
 
 /// The line at the bottom that says what is being waited for.
 #[derive(Debug, Default)]
@@ -55,6 +59,12 @@ struct Status {
     held: bool,
     shown: bool,
     frame: usize,
+}
+
+impl std::fmt::Debug for Above {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Above")
+    }
 }
 
 // === impl Ui ===
@@ -69,7 +79,14 @@ impl Ui {
             terminals: world.terminals,
             width: world.width,
             status: Mutex::default(),
+            above: OnceLock::new(),
         }
+    }
+
+    /// From now on, what is said while a line is edited goes above it.
+    pub(crate) fn edit_below(&self, above: Above) {
+        // Nobody sets it twice.
+        let _ = self.above.set(above);
     }
 
     /// Data, byte for byte.
@@ -136,6 +153,14 @@ impl Ui {
     /// A line on standard error.
     pub(crate) fn say(&self, text: impl Display) {
         self.erase();
+        if let Some(Above(above)) = self.above.get() {
+            let styled = format!("{text}\n");
+            let plain = anstream::AutoStream::choice(&io::stderr()) == anstream::ColorChoice::Never;
+            let shown = if plain { anstream::adapter::strip_str(&styled).to_string() } else { styled };
+            if above(&shown) {
+                return;
+            }
+        }
         // With nobody there to read it, there is nobody to tell that either.
         let _ = writeln!(anstream::stderr().lock(), "{text}");
     }
