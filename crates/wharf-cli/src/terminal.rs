@@ -8,6 +8,7 @@ use std::io::BufRead as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 use wharf::ask::{Answer, Answered, Asker, Consent, Field, Form, Kind, Offers, Question};
 use wharf::names::ServerName;
 use wharf::policy::Reach;
@@ -17,9 +18,14 @@ use wharf::wire::Json;
 use crate::output::Ui;
 
 /// Where a person's answers come from.
-pub(crate) trait Lines: Send + Sync + 'static {
+pub(crate) trait Lines: Send + Sync {
     /// Shows a question and reads a line; `None` where the person closes it instead. It waits.
     fn ask(&self, question: &str) -> Option<String>;
+
+    /// Whether a line is being edited at this moment.
+    fn is_busy(&self) -> bool {
+        false
+    }
 }
 
 /// Asks questions at the terminal.
@@ -33,6 +39,19 @@ pub(crate) struct AtTerminal {
 
 /// Lines as the terminal itself lets them be edited.
 struct Plain(Arc<Ui>);
+
+/// Lines for as long as somebody waits for the answer.
+struct WhileAwaited<'a> {
+    lines: &'a dyn Lines,
+    tell: &'a oneshot::Sender<Answer>,
+}
+
+/// Tells the person, when it is dropped, that an open question has become idle.
+struct Awaited {
+    ui: Arc<Ui>,
+    lines: Arc<dyn Lines>,
+    answered: bool,
+}
 
 /// Asks for a yes. Anything else is a no.
 pub(crate) fn confirm(ui: &Ui, question: &str) -> bool {
@@ -67,6 +86,20 @@ impl Lines for Plain {
     }
 }
 
+impl Lines for WhileAwaited<'_> {
+    fn ask(&self, question: &str) -> Option<String> {
+        if self.tell.is_closed() { None } else { self.lines.ask(question) }
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        if !self.answered && self.lines.is_busy() {
+            self.ui.say("(nobody waits for the answer any more: press Enter)");
+        }
+    }
+}
+
 // === impl AtTerminal ===
 
 impl AtTerminal {
@@ -95,19 +128,26 @@ impl Asker for AtTerminal {
         let (ui, server, turn) = (Arc::clone(&self.ui), server.clone(), Arc::clone(&self.turn));
         Box::pin(async move {
             let _turn = turn.lock().await;
-            let (tell, told) = tokio::sync::oneshot::channel();
+            let (tell, told) = oneshot::channel();
+            let mut awaited = Awaited { ui: Arc::clone(&ui), lines: Arc::clone(&lines), answered: false };
             // A thread of its own: one that waits for the keyboard must not keep the command from ending.
             let asking = std::thread::Builder::new().spawn(move || {
                 ui.hold(true);
-                let answer = answer(&ui, &*lines, &server, question);
+                if lines.is_busy() {
+                    ui.say("(press Enter to answer)");
+                }
+                let while_awaited = WhileAwaited { lines: &*lines, tell: &tell };
+                let answer = answer(&ui, &while_awaited, &server, question);
                 ui.hold(false);
                 // Whoever asked may have gone.
                 let _ = tell.send(answer);
             });
-            match asking {
+            let answer = match asking {
                 Ok(_) => told.await.unwrap_or(Answer::Cancel),
                 Err(_) => Answer::Cancel,
-            }
+            };
+            awaited.answered = true;
+            answer
         })
     }
 }

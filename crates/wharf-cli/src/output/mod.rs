@@ -92,6 +92,10 @@ impl Ui {
     /// Data, byte for byte.
     pub(crate) fn data(&self, bytes: &[u8]) -> io::Result<()> {
         self.erase();
+        // An editor needs a terminal for its output, and what is shown at one is text.
+        if self.above.get().is_some() && self.is_put_above(String::from_utf8_lossy(bytes)) {
+            return Ok(());
+        }
         let mut out = io::stdout().lock();
         out.write_all(bytes)?;
         out.flush()
@@ -116,8 +120,12 @@ impl Ui {
             return self.data(table::tab_separated(rows).as_bytes());
         }
         self.erase();
+        let table = table::aligned(head, rows, self.width);
+        if self.is_put_above(&table) {
+            return Ok(());
+        }
         let mut out = anstream::stdout().lock();
-        out.write_all(table::aligned(head, rows, self.width).as_bytes())?;
+        out.write_all(table.as_bytes())?;
         out.flush()
     }
 
@@ -153,16 +161,20 @@ impl Ui {
     /// A line on standard error.
     pub(crate) fn say(&self, text: impl Display) {
         self.erase();
-        if let Some(Above(above)) = self.above.get() {
-            let styled = format!("{text}\n");
-            let plain = anstream::AutoStream::choice(&io::stderr()) == anstream::ColorChoice::Never;
-            let shown = if plain { anstream::adapter::strip_str(&styled).to_string() } else { styled };
-            if above(&shown) {
-                return;
-            }
+        if self.is_put_above(format_args!("{text}\n")) {
+            return;
         }
         // With nobody there to read it, there is nobody to tell that either.
         let _ = writeln!(anstream::stderr().lock(), "{text}");
+    }
+
+    fn is_put_above(&self, text: impl Display) -> bool {
+        let Some(Above(above)) = self.above.get() else { return false };
+        let styled = text.to_string();
+        match anstream::AutoStream::choice(&io::stderr()) {
+            anstream::ColorChoice::Never => above(&anstream::adapter::strip_str(&styled).to_string()),
+            _ => above(&styled),
+        }
     }
 
     /// A question, without the end of its line.

@@ -39,6 +39,8 @@ pub(super) struct Reader {
     wishes: Sender<Wish>,
     /// Ctrl-C at a question, which ends the command that asks.
     interrupts: Arc<Notify>,
+    /// Whether a line is being edited.
+    busy: Arc<AtomicBool>,
 }
 
 /// Somebody waits for a line.
@@ -105,11 +107,11 @@ impl Reader {
             editor,
             history,
             discretion: Discretion::new(secrets),
-            busy,
+            busy: Arc::clone(&busy),
             interrupts: Arc::clone(&interrupts),
         };
         let wishes = serve(move |wish| desk.read(wish))?;
-        Ok((Self { wishes, interrupts }, Restore(before)))
+        Ok((Self { wishes, interrupts, busy }, Restore(before)))
     }
 
     /// Standard input as it comes.
@@ -121,7 +123,7 @@ impl Reader {
                 Ok(_) => Input::Line(line),
             }
         })?;
-        Ok(Self { wishes, interrupts: Arc::default() })
+        Ok(Self { wishes, interrupts: Arc::default(), busy: Arc::default() })
     }
 
     /// The next command.
@@ -148,6 +150,10 @@ impl Lines for Reader {
             Ok(Input::Line(line)) => Some(line),
             _ => None,
         }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
     }
 }
 

@@ -3,7 +3,7 @@
 //! In: events. Out: a line above the prompt for each that matters. Warnings are told at every command and not here;
 //! the rest is told in `events` to those who want all of it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::broadcast::Receiver;
@@ -19,7 +19,7 @@ pub(super) async fn tell(ui: Arc<Ui>, mut events: Receiver<Event>) {
     if ui.quiet || ui.verbose > 0 {
         return;
     }
-    let mut up = HashSet::new();
+    let mut up = HashMap::new();
     loop {
         match events.recv().await {
             Ok(event) => one(&ui, event, &mut up),
@@ -29,18 +29,21 @@ pub(super) async fn tell(ui: Arc<Ui>, mut events: Receiver<Event>) {
     }
 }
 
-/// `up` are the servers that were connected when they were last heard of.
-fn one(ui: &Ui, event: Event, up: &mut HashSet<ServerName>) {
+/// `up` has the servers that were ever connected, and whether they are now.
+fn one(ui: &Ui, event: Event, up: &mut HashMap<ServerName, bool>) {
     match event {
         Event::State { server, state: State::Connected, .. } => {
-            up.insert(server);
+            if up.insert(server.clone(), true) == Some(false) {
+                ui.detail(format_args!("{server} is connected again"));
+            }
         }
         // Without a reason it is what the person asked for, and one that never worked is an error of the command.
-        Event::State { server, state, reason: Some(reason) } if up.contains(&server) => {
-            if state == State::Disconnected {
-                up.remove(&server);
-            }
+        Event::State { server, state, reason: Some(reason) } if up.contains_key(&server) => {
             ui.detail(format_args!("{server} is {}: {reason}", state.as_str()));
+            up.insert(server, false);
+        }
+        Event::State { server, state: State::Disconnected, .. } => {
+            up.remove(&server);
         }
         Event::Log { level, .. } if level.raw() == "debug" => {}
         Event::Log { server, level, data } => ui.detail(format_args!("{server} {level}: {data}")),
