@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use wharf::Host;
+use wharf::ask::Asker;
 use wharf::config::{self, Config, Connect, Origin, PendingFile, ServerConfig, Sources, TrustStore};
 use wharf::event::Bus;
 use wharf::names::ServerName;
@@ -38,6 +39,13 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) policy: Policy,
     sources: Sources,
+}
+
+/// A host that is to be closed.
+#[derive(Debug)]
+pub(crate) struct OpenHost {
+    pub(crate) host: Host,
+    teller: tokio::task::JoinHandle<()>,
 }
 
 // === impl App ===
@@ -74,6 +82,24 @@ impl App {
         servers: Vec<ServerConfig>,
         work: impl AsyncFnOnce(&Host) -> Result<T>,
     ) -> Result<T> {
+        let asker = AtTerminal::new(Arc::clone(&self.ui), self.world.can_ask());
+        let open = self.open(setup, servers, asker).await?;
+        let done = tokio::select! {
+            biased;
+            done = work(&open.host) => done,
+            () = interrupted() => Err(Failure::Interrupted),
+        };
+        open.close().await;
+        done
+    }
+
+    /// A host of these servers, and somebody who tells what happens in it. Whoever opens it closes it.
+    pub(crate) async fn open(
+        &self,
+        setup: &Setup,
+        servers: Vec<ServerConfig>,
+        asker: impl Asker,
+    ) -> Result<OpenHost> {
         let debugged: HashSet<ServerName> =
             servers.iter().filter(|s| s.debug).map(|s| s.name.clone()).collect();
         let bus = Bus::default();
@@ -84,28 +110,16 @@ impl App {
             .policy(setup.policy.clone())
             .environment(self.world.env.clone())
             .limits(setup.config.limits.clone())
-            .asker(AtTerminal::new(Arc::clone(&self.ui), self.world.can_ask()))
+            .asker(asker)
             .eras(Arc::new(eras))
             .events(bus)
             .start()
             .await?;
-        let done = tokio::select! {
-            biased;
-            done = work(&host) => done,
-            () = interrupted() => Err(Failure::Interrupted),
-        };
-        tokio::select! {
-            () = host.close() => {}
-            () = interrupted() => {}
-        }
-        drop(host);
-        // What was reported last is still told, unless a task holds the bus open.
-        let _ = tokio::time::timeout(std::time::Duration::from_millis(50), teller).await;
-        done
+        Ok(OpenHost { host, teller })
     }
 
     /// One command uses a server once: naming it is connecting it by hand, and nothing is started early.
-    fn adjusted(&self, mut server: ServerConfig) -> ServerConfig {
+    pub(crate) fn adjusted(&self, mut server: ServerConfig) -> ServerConfig {
         server.connect = Connect::Lazy;
         server.debug |= self.ui.verbose > 0;
         if let Some(timeout) = self.globals.timeout {
@@ -129,7 +143,23 @@ pub(crate) fn starting(server: &ServerConfig) -> String {
     }
 }
 
-async fn interrupted() {
+// === impl OpenHost ===
+
+impl OpenHost {
+    /// Waits until nothing of it is left, or until somebody loses patience.
+    pub(crate) async fn close(self) {
+        tokio::select! {
+            () = self.host.close() => {}
+            () = interrupted() => {}
+        }
+        drop(self.host);
+        // What was reported last is still told, unless a task holds the bus open.
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(50), self.teller).await;
+    }
+}
+
+/// Ctrl-C, or the wish of whoever runs the machine.
+pub(crate) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => tokio::select! {
@@ -194,7 +224,7 @@ impl Setup {
     }
 
     /// Says which files have no say, and ends the command where nothing is left without them.
-    fn refuse_pending(&self, app: &App, wanted: Option<&ServerName>) -> Result<()> {
+    pub(crate) fn refuse_pending(&self, app: &App, wanted: Option<&ServerName>) -> Result<()> {
         for file in &self.config.pending {
             let (message, hint) = untrusted(app, file, wanted);
             let is_needed = match wanted {

@@ -251,8 +251,31 @@ fn referred<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
     root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
 
-/// How a tool is called: `wharf call demo add a=NUMBER b=NUMBER`.
-pub(crate) fn usage(server: &str, tool: &Tool) -> String {
+/// The names of a tool's arguments.
+pub(crate) fn names(tool: &Tool) -> Vec<String> {
+    let schema: Value = tool.input_schema.to().unwrap_or_default();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
+}
+
+/// The values that an argument is known to take: those of `enum` and `const`, and a flag's.
+pub(crate) fn values(tool: &Tool, key: &str) -> Vec<String> {
+    let schema: Value = tool.input_schema.to().unwrap_or_default();
+    let field = field(&schema, key);
+    if field.and_then(|field| field.get("type")).and_then(Value::as_str) == Some("boolean") {
+        return vec!["true".to_owned(), "false".to_owned()];
+    }
+    let values = Wanted::of(field, &schema).values.into_iter().chain(item_of(&schema, key).values);
+    values.map(|value| plain(&value)).collect()
+}
+
+/// A text without its quotes, and anything else as JSON has it.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// What a tool takes: ` a=NUMBER b=NUMBER`.
+pub(crate) fn usage(tool: &Tool) -> String {
     const MOST: usize = 12;
     let schema: Value = tool.input_schema.to().unwrap_or_default();
     let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
@@ -261,7 +284,7 @@ pub(crate) fn usage(server: &str, tool: &Tool) -> String {
     let (needed, free): (Vec<_>, Vec<_>) = properties.partition(|(key, _)| is_required(key));
     let words: Vec<String> =
         needed.iter().chain(&free).map(|(key, field)| word(key, field, &schema)).collect();
-    let mut line = format!("wharf call {server} {}", tool.name);
+    let mut line = String::new();
     for (at, word) in words.iter().take(MOST).enumerate() {
         line += &if at < needed.len() { format!(" {word}") } else { format!(" [{word}]") };
     }
@@ -275,7 +298,6 @@ fn word(key: &str, field: &Value, root: &Value) -> String {
     const LISTED: usize = 5;
     let wanted = Wanted::of(Some(field), root);
     let key = Escaped(key);
-    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if !wanted.values.is_empty() && wanted.values.len() <= LISTED {
         let values: Vec<String> = wanted.values.iter().map(plain).collect();
         return format!("{key}={}", Escaped(&values.join("|")));

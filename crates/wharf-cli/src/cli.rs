@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, call, check, codegen, completions, init, prompts, remove, render, resources, servers, test_server,
-    tools, trust,
+    add, call, check, codegen, completions, init, prompts, remove, render, repl, resources, servers,
+    test_server, tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Render(render::RenderArgs),
     Resources(resources::ResourcesArgs),
     Prompts(prompts::PromptsArgs),
+    Repl(repl::ReplArgs),
     Servers(servers::ServersArgs),
     Check(check::CheckArgs),
     Init(init::InitArgs),

@@ -10,6 +10,7 @@ mod events;
 mod exit;
 mod failure;
 mod output;
+mod repl;
 mod terminal;
 mod world;
 
@@ -62,6 +63,7 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Render(args) => args.run(app).await,
         Command::Resources(args) => args.run(app).await,
         Command::Prompts(args) => args.run(app).await,
+        Command::Repl(args) => args.run(app).await,
         Command::Servers(args) => args.run(app),
         Command::Check(args) => args.run(app),
         Command::Init(args) => args.run(app),

@@ -37,6 +37,8 @@ pub(crate) struct OwnFiles {
     pub(crate) trust: PathBuf,
     /// What is known of servers' eras.
     pub(crate) eras: PathBuf,
+    /// What was typed at the prompt of `wharf repl`.
+    pub(crate) history: PathBuf,
 }
 
 /// Which streams are a terminal.
@@ -116,6 +118,7 @@ impl OwnFiles {
             config: folders.config_dir().join("wharf/wharf.toml"),
             trust: state.join("wharf/trusted.json"),
             eras: folders.cache_dir().join("wharf/eras.json"),
+            history: state.join("wharf/history"),
         })
     }
 }

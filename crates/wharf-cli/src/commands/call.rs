@@ -78,7 +78,7 @@ impl CallArgs {
         let mut outcome = ui.wait(format!("calling {name}"), call).await;
         if let Some(error) = outcome.error.take() {
             let usage = matches!(error, Error::Arguments { .. })
-                .then(|| arguments::usage(route.server.as_str(), &route.tool));
+                .then(|| format!("wharf call {} {name}{}", route.server, arguments::usage(&route.tool)));
             return Err(Failure::Library(Box::new(error), usage));
         }
         let save = self.save.as_ref().map(|folder| app.world.cwd.join(folder));
@@ -132,7 +132,8 @@ impl CallArgs {
     }
 }
 
-fn so_far(tool: &str, progress: &Progress) -> String {
+/// How far a call is, in a line.
+pub(crate) fn so_far(tool: &str, progress: &Progress) -> String {
     let share = match progress.total {
         Some(total) if total > 0.0 => {
             format!(" {:.0} %", (progress.progress / total * 100.0).clamp(0.0, 100.0))

@@ -96,16 +96,27 @@ impl ToolsArgs {
             routes.iter().try_for_each(|route| show_schema(app, route))?;
             return Ok(());
         }
-        let row = |route: &Route| {
-            let description = route.tool.description.as_ref().map(|d| d.raw().trim()).unwrap_or_default();
-            vec![route.server.to_string(), route.tool.name.to_string(), in_a_line(description)]
-        };
         let rows: Vec<_> = routes.iter().map(row).collect();
         if rows.is_empty() && listing.failed.is_empty() {
             app.ui.note("no tools");
         }
-        Ok(app.ui.rows(&["server", "tool", "description"], &rows)?)
+        Ok(app.ui.rows(&HEAD, &rows)?)
     }
+}
+
+/// The head of the table of tools.
+pub(crate) const HEAD: [&str; 3] = ["server", "tool", "description"];
+
+/// A tool as a row of it.
+pub(crate) fn row(route: &Route) -> Vec<String> {
+    let description = route.tool.description.as_ref().map(|d| d.raw().trim()).unwrap_or_default();
+    vec![route.server.to_string(), route.tool.name.to_string(), in_a_line(description)]
+}
+
+/// A tool as JSON.
+pub(crate) fn shape(route: &Route) -> Value {
+    let definition: Value = route.tool.raw.to().unwrap_or_default();
+    json!({ "server": route.server.as_str(), "publicName": &*route.public, "tool": definition })
 }
 
 /// Line breaks and runs of spaces say nothing in a table.
@@ -117,8 +128,8 @@ fn show_schema(app: &App, route: &Route) -> Result<()> {
     let schema: Value = route.tool.input_schema.to().unwrap_or_default();
     let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
     let description = route.tool.description.as_ref().map(|d| format!("{}\n", d.lines())).unwrap_or_default();
-    let usage = arguments::usage(route.server.as_str(), &route.tool);
-    let text = format!("{usage}\n{description}{}\n\n", shapes::safe(&schema));
+    let (server, name, usage) = (&route.server, &route.tool.name, arguments::usage(&route.tool));
+    let text = format!("wharf call {server} {name}{usage}\n{description}{}\n\n", shapes::safe(&schema));
     Ok(app.ui.data(text.as_bytes())?)
 }
 
@@ -168,13 +179,9 @@ fn compiled_document(provider: Provider, compiled: &Compiled, tools: Value, list
 }
 
 fn document(listing: &Listing) -> Value {
-    let tool = |route: &Route| {
-        let definition: Value = route.tool.raw.to().unwrap_or_default();
-        json!({ "server": route.server.as_str(), "publicName": &*route.public, "tool": definition })
-    };
     let failed = |(server, error): &(wharf::names::ServerName, wharf::Error)| json!({ "server": server.as_str(), "error": shapes::failure(&error.clone().into()) });
     json!({
-        "tools": listing.snapshot.tools().iter().map(tool).collect::<Vec<_>>(),
+        "tools": listing.snapshot.tools().iter().map(shape).collect::<Vec<_>>(),
         "failed": listing.failed.iter().map(failed).collect::<Vec<_>>(),
         "skipped": left_out(listing).into_iter().map(|(server, tool, reason)| {
             json!({ "server": server, "tool": tool, "reason": reason })

@@ -10,7 +10,7 @@ mod table;
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
@@ -44,7 +44,11 @@ pub(crate) struct Ui {
     /// How many characters fit on a line.
     pub(crate) width: u16,
     status: Mutex<Status>,
+    above: OnceLock<Above>,
 }
+
+/// Prints above a line that is being edited. It says whether there is one.
+pub(crate) struct Above(pub(crate) Box<dyn Fn(&str) -> bool + Send + Sync>);
 
 /// The line at the bottom that says what is being waited for.
 #[derive(Debug, Default)]
@@ -55,6 +59,12 @@ struct Status {
     held: bool,
     shown: bool,
     frame: usize,
+}
+
+impl std::fmt::Debug for Above {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Above")
+    }
 }
 
 // === impl Ui ===
@@ -69,12 +79,23 @@ impl Ui {
             terminals: world.terminals,
             width: world.width,
             status: Mutex::default(),
+            above: OnceLock::new(),
         }
+    }
+
+    /// From now on, what is said while a line is edited goes above it.
+    pub(crate) fn edit_below(&self, above: Above) {
+        // Nobody sets it twice.
+        let _ = self.above.set(above);
     }
 
     /// Data, byte for byte.
     pub(crate) fn data(&self, bytes: &[u8]) -> io::Result<()> {
         self.erase();
+        // An editor needs a terminal for its output, and what is shown at one is text.
+        if self.above.get().is_some() && self.is_put_above(String::from_utf8_lossy(bytes)) {
+            return Ok(());
+        }
         let mut out = io::stdout().lock();
         out.write_all(bytes)?;
         out.flush()
@@ -99,8 +120,12 @@ impl Ui {
             return self.data(table::tab_separated(rows).as_bytes());
         }
         self.erase();
+        let table = table::aligned(head, rows, self.width);
+        if self.is_put_above(&table) {
+            return Ok(());
+        }
         let mut out = anstream::stdout().lock();
-        out.write_all(table::aligned(head, rows, self.width).as_bytes())?;
+        out.write_all(table.as_bytes())?;
         out.flush()
     }
 
@@ -136,8 +161,20 @@ impl Ui {
     /// A line on standard error.
     pub(crate) fn say(&self, text: impl Display) {
         self.erase();
+        if self.is_put_above(format_args!("{text}\n")) {
+            return;
+        }
         // With nobody there to read it, there is nobody to tell that either.
         let _ = writeln!(anstream::stderr().lock(), "{text}");
+    }
+
+    fn is_put_above(&self, text: impl Display) -> bool {
+        let Some(Above(above)) = self.above.get() else { return false };
+        let styled = text.to_string();
+        match anstream::AutoStream::choice(&io::stderr()) {
+            anstream::ColorChoice::Never => above(&anstream::adapter::strip_str(&styled).to_string()),
+            _ => above(&styled),
+        }
     }
 
     /// A question, without the end of its line.

@@ -159,6 +159,11 @@ impl Host {
         }
     }
 
+    /// Every tool that is known now. Nobody is asked.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.scope.registry.snapshot()
+    }
+
     /// Asks every server for its tools, side by side. Those that fail are reported; the rest works.
     pub async fn tools(&self) -> Listing {
         let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled).collect();
