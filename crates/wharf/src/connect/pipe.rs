@@ -215,7 +215,10 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
                 dead_since = Some(Instant::now());
                 continue;
             },
-            () = tokio::time::sleep(LAST_READ), if dead_since.is_some() => break ending.wait().await,
+            // Lazily: as a plain expression it would be made, with a look at the clock, for every read.
+            () = async { tokio::time::sleep(LAST_READ).await }, if dead_since.is_some() => {
+                break ending.wait().await
+            }
         };
         if dead_since.is_some_and(|since| since.elapsed() > LAST_READS) {
             break ending.wait().await;
@@ -224,7 +227,7 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
             Ok(0) => break ending.wait().await,
             Ok(_) => {
                 while let Some(line) = lines.next_line() {
-                    take_line(&inbox, line, lines.is_plain(), &mut banner);
+                    take_line(&inbox, line, &mut banner);
                 }
                 if inbox.is_closed() {
                     return;
@@ -249,7 +252,7 @@ struct Banner {
     left: usize,
 }
 
-fn take_line(inbox: &Inbox, line: Line, plain: bool, banner: &mut Banner) {
+fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
     match line {
         Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
@@ -267,7 +270,7 @@ fn take_line(inbox: &Inbox, line: Line, plain: bool, banner: &mut Banner) {
         }
         Line::Text(text) => {
             banner.left = inbox.limits.banner_lines;
-            if plain { inbox.take_plain(text) } else { inbox.take(text) }
+            inbox.take(text);
         }
         Line::TooLong { id, length } => {
             let limit = inbox.limits.line;

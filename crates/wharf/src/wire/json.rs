@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::duplicates;
-use super::scan::{Bad, Scanner};
+use super::scan::{Bad, NOT_UTF8, Scanner};
 use crate::text::{Escaped, beginning};
 
 /// A well-formed JSON value as its sender wrote it: key order, number spelling and unknown members included.
@@ -52,7 +52,7 @@ impl Json {
     /// Checks bytes from outside: UTF-8, one value, no deeper than `max_depth`.
     pub fn parse(bytes: impl Into<Bytes>, max_depth: usize) -> Result<Self, JsonError> {
         let bytes = bytes.into();
-        let place = Scanner::of_bytes(&bytes, max_depth).map_err(JsonError::Utf8)?.whole()?;
+        let place = Scanner::of_bytes(&bytes, max_depth).whole()?;
         Ok(Self::plain(bytes.slice(place)))
     }
 
@@ -66,6 +66,12 @@ impl Json {
     /// Refuses a key that stands twice in any object of this value.
     pub fn refuse_duplicates(&self) -> Result<(), JsonError> {
         duplicates::refuse(&self.text)
+    }
+
+    /// How many members the objects of this value have together, at any depth: a map made of it that has fewer has lost
+    /// some to a key that stands twice. `None` if it has keys with escapes or `$`, for which that does not hold.
+    pub fn count_members(&self) -> Option<usize> {
+        duplicates::count_members(&self.text)
     }
 
     /// Writes a value as JSON. For values that cannot be written (a map with keys that are no strings) it is `null`.
@@ -240,6 +246,9 @@ impl JsonError {
 
 impl From<Bad> for JsonError {
     fn from(bad: Bad) -> Self {
-        Self::Syntax { what: bad.what, at: bad.at }
+        match bad.what {
+            NOT_UTF8 => Self::Utf8(bad.at),
+            what => Self::Syntax { what, at: bad.at },
+        }
     }
 }
