@@ -122,9 +122,9 @@ fn asked(connection: &Connection, result: &Json, modern: bool) -> Result<Option<
         return Ok(None);
     }
     let kind = result.member("resultType");
-    match kind.as_ref().map(Json::as_str) {
-        None | Some("\"complete\"") => Ok(None),
-        Some("\"input_required\"") => {
+    match kind.as_ref().map(|kind| &kind.bytes()[..]) {
+        None | Some(b"\"complete\"") => Ok(None),
+        Some(b"\"input_required\"") => {
             let question: InputRequired = result
                 .to()
                 .map_err(|e| protocol(connection, format!("its `input_required` cannot be read: {e}")))?;
@@ -134,7 +134,7 @@ fn asked(connection: &Connection, result: &Json, modern: bool) -> Result<Option<
             Ok(Some(question))
         }
         Some(other) => {
-            let shown: String = other.chars().take(60).collect();
+            let shown: String = String::from_utf8_lossy(other).chars().take(60).collect();
             Err(protocol(
                 connection,
                 format!("its result is of the unknown kind {}", crate::text::Escaped(&shown)),

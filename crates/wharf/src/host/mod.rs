@@ -191,11 +191,16 @@ impl Host {
 
     /// A tool by its server and its original name. The server is asked if it was not yet.
     pub async fn find(&self, server: &str, tool: &str) -> Result<Route> {
+        let fresh = |server: &str| {
+            let snapshot = self.0.registry.snapshot();
+            snapshot.find(server, tool).filter(|route| !self.0.peer.has_changed(&route.server)).cloned()
+        };
+        if let Some(route) = fresh(server) {
+            return Ok(route);
+        }
         let known = self.server(server)?;
-        if let Some(route) = self.0.registry.snapshot().find(known.config.name.as_str(), tool)
-            && !self.0.peer.has_changed(&route.server)
-        {
-            return Ok(route.clone());
+        if let Some(route) = fresh(known.config.name.as_str()) {
+            return Ok(route);
         }
         let listing = self.tools_of(server).await?;
         if let Some(route) = listing.snapshot.find(known.config.name.as_str(), tool) {

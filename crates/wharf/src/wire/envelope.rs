@@ -128,11 +128,11 @@ struct Parts {
     params: Option<Range<usize>>,
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
-    /// The members of `result`, where it is an object. The first few: a list of thousands is not looked up by name.
+    /// The members of `result`, where it is an object of a few members whose keys have no escapes.
     outline: Vec<Member>,
 }
 
-/// As many members of a result are remembered. Results of the protocol have a handful.
+/// The members of a result are remembered if there are no more. Results of the protocol have a handful.
 const OUTLINE: usize = 16;
 
 impl Parts {
@@ -159,18 +159,23 @@ impl Parts {
             }
             Ok(())
         };
-        let inner = |key, value| {
-            if outline.len() <= OUTLINE {
+        let mut plain = true;
+        let inner = |key: Range<usize>, value| {
+            plain &= outline.len() < OUTLINE && !frame[key.clone()].contains(&b'\\');
+            if plain {
                 outline.push((key, value));
             }
             Ok(())
         };
         let walked = scanner.members_within(b"\"result\"", outer, inner);
         walked.map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
+        if !plain {
+            outline.clear();
+        }
         Ok(Self { outline, ..parts })
     }
 
-    fn into_message(self, frame: &Bytes) -> Result<Message, Malformed> {
+    fn into_message(mut self, frame: &Bytes) -> Result<Message, Malformed> {
         let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
         let id = part(&self.id);
         let reply_id = reply_id(id.as_ref());
@@ -183,9 +188,10 @@ impl Parts {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.
-        let result = self.result.clone().map(|place| match self.outline.len() {
-            1..=OUTLINE => Json::outlined(frame, place, &self.outline),
-            _ => Json::part(frame, place),
+        let outline = std::mem::take(&mut self.outline);
+        let result = self.result.clone().map(|place| match outline.is_empty() {
+            false => Json::outlined(frame, place, outline),
+            true => Json::part(frame, place),
         });
         let error = part(&self.error).filter(|e| !e.is_null());
         let result = result.filter(|r| error.is_none() || !r.is_null());

@@ -20,8 +20,9 @@ use crate::text::{Escaped, beginning};
 #[derive(Clone)]
 pub struct Json {
     text: Bytes,
-    /// Where the members of an object lie, if a walk has already shown it. Looking them up then costs no walk.
-    outline: Option<Arc<[Member]>>,
+    /// Where the members of an object lie, if a walk has already shown it. Looking them up then costs no walk. Their keys
+    /// have no escapes.
+    outline: Option<Arc<Vec<Member>>>,
 }
 
 /// A member of an object: the place of its key, quotes included, and of its value.
@@ -95,11 +96,12 @@ impl Json {
     }
 
     /// A part of a text that was checked as a whole, an object whose members were seen at these places of that text.
-    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, members: &[Member]) -> Self {
-        let from = place.start;
-        let shift = |range: &Range<usize>| range.start - from..range.end - from;
-        let outline = members.iter().map(|(key, value)| (shift(key), shift(value))).collect();
-        Self { text: frame.slice(place), outline: Some(outline) }
+    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, mut members: Vec<Member>) -> Self {
+        let shift = |range: &Range<usize>| range.start - place.start..range.end - place.start;
+        for (key, value) in &mut members {
+            (*key, *value) = (shift(key), shift(value));
+        }
+        Self { text: frame.slice(place), outline: Some(Arc::new(members)) }
     }
 
     fn plain(text: Bytes) -> Self {
@@ -147,7 +149,7 @@ impl Json {
     pub fn pick<const N: usize>(&self, keys: [&str; N]) -> [Option<Self>; N] {
         let mut found = [const { None }; N];
         let mut left = N;
-        let mut look = |key: &Range<usize>, value: &Range<usize>| {
+        let mut look = |key: &Range<usize>, value: &Range<usize>, is_key: fn(&[u8], &str) -> bool| {
             let written = &self.text[key.clone()];
             if let Some(i) = keys.iter().position(|k| is_key(written, k))
                 && found[i].is_none()
@@ -159,8 +161,8 @@ impl Json {
             if left == 0 { Err(Bad { what: "found", at: 0 }) } else { Ok(()) }
         };
         let _ = match &self.outline {
-            Some(members) => members.iter().try_for_each(|(key, value)| look(key, value)),
-            None => Scanner::new(self.as_str(), 127).members(|key, value| look(&key, &value)),
+            Some(members) => members.iter().try_for_each(|(key, value)| look(key, value, is_plain_key)),
+            None => Scanner::new(self.as_str(), 127).members(|key, value| look(&key, &value, is_key)),
         };
         found
     }
@@ -180,12 +182,16 @@ impl Hash for Json {
     }
 }
 
-/// Whether a key as it is written, quotes included, is this one. Hardly any key has escapes.
-pub(super) fn is_key(written: &[u8], key: &str) -> bool {
-    let plain = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
-    plain == key.as_bytes()
-        || (memchr::memchr(b'\\', plain).is_some()
+/// Whether a key as it is written, quotes included, is this one.
+fn is_key(written: &[u8], key: &str) -> bool {
+    is_plain_key(written, key)
+        || (memchr::memchr(b'\\', written).is_some()
             && std::str::from_utf8(written).is_ok_and(|written| unquote(written) == key))
+}
+
+/// The same for a key without escapes, as nearly all are.
+fn is_plain_key(written: &[u8], key: &str) -> bool {
+    written.get(1..written.len().saturating_sub(1)) == Some(key.as_bytes())
 }
 
 /// A key or a string without its quotes and escapes.
