@@ -169,8 +169,23 @@ fn read(arguments: &Json) -> Result<Value, Misfit> {
         let got = words::short(arguments.as_str());
         return Err(Misfit::arguments(format!("the arguments must be an object, got {got}")));
     }
-    arguments.refuse_duplicates().map_err(|e| {
-        Misfit::arguments(format!("the arguments cannot be read: {}", words::short(&e.to_string())))
-    })?;
-    arguments.to().map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
+    let value: serde_json::Result<Value> = arguments.to();
+    // A map keeps one of two members with the same key: if none is missing, no key stands twice. Otherwise it is looked
+    // up which one does.
+    let all_there = value.as_ref().is_ok_and(|value| arguments.count_members() == Some(count_members(value)));
+    if !all_there {
+        arguments.refuse_duplicates().map_err(|e| {
+            Misfit::arguments(format!("the arguments cannot be read: {}", words::short(&e.to_string())))
+        })?;
+    }
+    value.map_err(|e| Misfit::arguments(format!("the arguments cannot be read: {e}")))
+}
+
+/// How many members the objects in a value have together.
+fn count_members(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => members.len() + members.values().map(count_members).sum::<usize>(),
+        Value::Array(items) => items.iter().map(count_members).sum(),
+        _ => 0,
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -347,6 +348,20 @@ pub(super) enum Ended {
     Failed(LinkFailure),
 }
 
+impl Ended {
+    fn of(answer: Result<Json, Failure>, sent: Sent) -> Self {
+        match answer {
+            Err(Failure::Closed(closed)) => Self::Gone(closed, sent),
+            answer => Self::Answer(answer),
+        }
+    }
+
+    /// It could not be carried, unless its answer came in the same moment.
+    fn failed(failure: LinkFailure, answer: &mut oneshot::Receiver<Result<Json, Failure>>) -> Self {
+        answer.try_recv().map_or(Self::Failed(failure), |answer| Self::of(answer, Sent(u64::MAX)))
+    }
+}
+
 /// The wait for one answer.
 struct Waiting<'a> {
     wire: &'a Wire,
@@ -368,10 +383,14 @@ impl Waiting<'_> {
                 listener(step);
             }
         };
-        let mut sent = Sent(u64::MAX);
-        let mut carried = false;
         let carry = self.wire.link.carry(out);
         tokio::pin!(carry);
+        // Over a pipe this is all there is to do.
+        let (mut carried, mut sent) = match futures_util::poll!(&mut carry) {
+            Poll::Ready(Ok(at)) => (true, at),
+            Poll::Ready(Err(failure)) => return Ended::failed(failure, &mut answer),
+            Poll::Pending => (false, Sent(u64::MAX)),
+        };
         let deadline = tokio::time::sleep_until(self.deadline());
         tokio::pin!(deadline);
         let ended = loop {
@@ -403,8 +422,7 @@ impl Waiting<'_> {
             tell(step);
         }
         match ended {
-            Ok(Err(Failure::Closed(closed))) => Ended::Gone(closed, sent),
-            Ok(ended) => Ended::Answer(ended),
+            Ok(ended) => Ended::of(ended, sent),
             Err(_) => Ended::Gone(Closed::by_us(), sent),
         }
     }

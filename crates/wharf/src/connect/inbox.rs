@@ -149,24 +149,19 @@ impl Inbox {
 
     /// Takes one frame from the server.
     pub(crate) fn take(&self, frame: Bytes) {
-        self.take_as(None, frame, false);
-    }
-
-    /// The same for a frame that is known to be plain, as [`wire::Lines::is_plain`] says.
-    pub(crate) fn take_plain(&self, frame: Bytes) {
-        self.take_as(None, frame, true);
+        self.take_as(None, frame);
     }
 
     /// Takes one frame that came in the answer to a call: an error in it without an id is that call's. Says what is
     /// wrong with a frame that cannot be taken and does not say whose it is.
     pub(crate) fn take_for(&self, call: u64, frame: Bytes) -> Option<String> {
-        self.take_as(Some(call), frame, false)
+        self.take_as(Some(call), frame)
     }
 
-    fn take_as(&self, call: Option<u64>, frame: Bytes, plain: bool) -> Option<String> {
+    fn take_as(&self, call: Option<u64>, frame: Bytes) -> Option<String> {
         self.monitor.traffic(&self.server, false, &frame);
         if !wire::is_batch(&frame) {
-            return self.take_message(call, wire::parse_message(frame, self.limits.depth, plain));
+            return self.take_message(call, wire::parse_message(frame, self.limits.depth));
         }
         let messages = wire::parse_frame(frame, self.limits.depth);
         // A batch of one is a batch.

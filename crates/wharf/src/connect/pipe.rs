@@ -4,10 +4,13 @@
 //! queues and a task writes it. So the order of sending is the order on the wire, and a lone call costs no detour.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
@@ -195,11 +198,26 @@ async fn write_on(writer: Arc<Writer>) {
     }
 }
 
+/// What ends the reading, beside the end of what is read.
+enum End {
+    Closed,
+    Exited,
+}
+
 /// Reads messages until the server closes its side.
 async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
     let mut process = ending.clone();
-    let (closed, exited) = (inbox.until_closed(), process.exited());
-    tokio::pin!(closed, exited);
+    // Together, so that a read that has nothing to do with them costs one look at both.
+    let mut ends = FuturesUnordered::<Pin<Box<dyn Future<Output = End> + Send>>>::new();
+    let closing = Arc::clone(&inbox);
+    ends.push(Box::pin(async move {
+        closing.until_closed().await;
+        End::Closed
+    }));
+    ends.push(Box::pin(async move {
+        process.exited().await;
+        End::Exited
+    }));
     let mut lines = Lines::new(inbox.limits.line);
     let mut banner = Banner { left: inbox.limits.banner_lines };
     // Something that the server started may hold its standard output open for ever: a dead server is at its end too, as
@@ -209,13 +227,18 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
         let read = tokio::select! {
             biased;
             read = stdout.read_buf(lines.room()) => read,
-            // Closed from our side: the pipe goes, and with it what the server still writes.
-            _ = &mut closed => return,
-            () = &mut exited, if dead_since.is_none() => {
-                dead_since = Some(Instant::now());
-                continue;
+            Some(end) = ends.next() => match end {
+                // Closed from our side: the pipe goes, and with it what the server still writes.
+                End::Closed => return,
+                End::Exited => {
+                    dead_since = Some(Instant::now());
+                    continue;
+                }
             },
-            () = tokio::time::sleep(LAST_READ), if dead_since.is_some() => break ending.wait().await,
+            // Lazily: as a plain expression it would be made, with a look at the clock, for every read.
+            () = async { tokio::time::sleep(LAST_READ).await }, if dead_since.is_some() => {
+                break ending.wait().await
+            }
         };
         if dead_since.is_some_and(|since| since.elapsed() > LAST_READS) {
             break ending.wait().await;
@@ -224,7 +247,7 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
             Ok(0) => break ending.wait().await,
             Ok(_) => {
                 while let Some(line) = lines.next_line() {
-                    take_line(&inbox, line, lines.is_plain(), &mut banner);
+                    take_line(&inbox, line, &mut banner);
                 }
                 if inbox.is_closed() {
                     return;
@@ -249,7 +272,7 @@ struct Banner {
     left: usize,
 }
 
-fn take_line(inbox: &Inbox, line: Line, plain: bool, banner: &mut Banner) {
+fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
     match line {
         Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
@@ -267,7 +290,7 @@ fn take_line(inbox: &Inbox, line: Line, plain: bool, banner: &mut Banner) {
         }
         Line::Text(text) => {
             banner.left = inbox.limits.banner_lines;
-            if plain { inbox.take_plain(text) } else { inbox.take(text) }
+            inbox.take(text);
         }
         Line::TooLong { id, length } => {
             let limit = inbox.limits.line;

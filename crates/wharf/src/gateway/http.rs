@@ -177,7 +177,7 @@ async fn read(request: Request<Incoming>, settings: &Settings) -> Result<Message
     if is_batch(&frame) {
         return Err(refuse(code::INVALID_REQUEST, "batches are not taken here: send one message".into()));
     }
-    parse_message(frame, settings.limits.depth, false).map_err(|bad| refuse(code::PARSE, bad.reason))
+    parse_message(frame, settings.limits.depth).map_err(|bad| refuse(code::PARSE, bad.reason))
 }
 
 async fn collect(request: Request<Incoming>, settings: &Settings) -> Result<Bytes, Box<Reply>> {

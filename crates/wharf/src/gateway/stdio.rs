@@ -63,7 +63,7 @@ impl Pipe {
         if frame.is_empty() {
             return Ok(());
         }
-        match parse_message(frame, self.gateway.settings.limits.depth, false) {
+        match parse_message(frame, self.gateway.settings.limits.depth) {
             Ok(Message::Request { id, method, params }) => self.answer(Asked { id, method, params }).await,
             Ok(Message::Notification { method, params }) => {
                 self.modern.hear(&method, params.as_ref());

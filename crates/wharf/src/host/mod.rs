@@ -230,13 +230,18 @@ impl Host {
     /// A tool by its server and its original name, or a local one by its set and its name. The server is asked if it
     /// was not yet.
     pub async fn find(&self, server: &str, tool: &str) -> Result<Route> {
-        if let Some(route) = self.scope.registry.snapshot().find(server, tool)
-            && !self.scope.has_changed(route)
-        {
-            return Ok(route.clone());
+        let fresh = |server: &str| {
+            let snapshot = self.scope.registry.snapshot();
+            snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route)).cloned()
+        };
+        if let Some(route) = fresh(server) {
+            return Ok(route);
         }
         self.why_hidden(|shared| shared.find(server, tool).cloned())?;
         let known = self.scope.server(server)?;
+        if let Some(route) = fresh(known.config.name.as_str()) {
+            return Ok(route);
+        }
         let listing = self.tools_of(server).await?;
         if let Some(route) = listing.snapshot.find(known.config.name.as_str(), tool) {
             return Ok(route.clone());

@@ -20,7 +20,14 @@ pub(super) fn refuse(json: &[u8]) -> Result<(), JsonError> {
                 let end = string_end(json, at);
                 let after = json[end..].iter().find(|b| !b.is_ascii_whitespace());
                 if after == Some(&b':') {
-                    keys.push(unquote(std::str::from_utf8(&json[at - 1..end]).unwrap_or_default()));
+                    let key = unquote(std::str::from_utf8(&json[at - 1..end]).unwrap_or_default());
+                    if key.starts_with(LIBRARY) {
+                        return Err(JsonError::Syntax {
+                            what: "a key of the JSON library's own",
+                            at: at - 1,
+                        });
+                    }
+                    keys.push(key);
                 }
                 at = end;
             }
@@ -37,6 +44,27 @@ pub(super) fn refuse(json: &[u8]) -> Result<(), JsonError> {
         }
     }
     Ok(())
+}
+
+/// Keys that begin like this mean something to `serde_json`: it would read another value than the one that is sent.
+const LIBRARY: &str = "$serde_json::private::";
+
+/// How many members all objects have together: as many as there are colons outside of strings. `None` if a key might
+/// be other than it looks.
+pub(super) fn count_members(json: &[u8]) -> Option<usize> {
+    if memchr::memchr2(b'\\', b'$', json).is_some() {
+        return None;
+    }
+    let (mut at, mut members) = (0, 0);
+    while let Some(&byte) = json.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = string_end(json, at),
+            b':' => members += 1,
+            _ => {}
+        }
+    }
+    Some(members)
 }
 
 /// The place after the closing quote of a string whose inside starts at `at`.

@@ -84,15 +84,6 @@ pub fn is_batch(frame: &[u8]) -> bool {
     first_visible(frame) == Some(b'[')
 }
 
-/// Takes a frame of one message apart. `plain` says that it is known to be ASCII without control characters
-/// ([`super::Lines::is_plain`]), so that it need not be looked through for them.
-pub fn parse_message(frame: Bytes, max_depth: usize, plain: bool) -> Result<Message, Malformed> {
-    if !plain {
-        return parse_one(frame, max_depth);
-    }
-    take_apart(Parts::read(&frame, &Scanner::of_plain(&frame, max_depth)), &frame)
-}
-
 /// Takes one frame apart. A batch gives its messages in order; whether batches are allowed is for the caller to say.
 /// There is always at least one message or complaint.
 pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malformed>> {
@@ -101,16 +92,16 @@ pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malfor
             Ok(parts) if parts.is_empty() => {
                 vec![Err(Malformed { id: None, reason: "an empty batch".into() })]
             }
-            Ok(parts) => parts.into_iter().map(|part| parse_one(part, max_depth)).collect(),
+            Ok(parts) => parts.into_iter().map(|part| parse_message(part, max_depth)).collect(),
             Err(e) => vec![Err(Malformed { id: None, reason: format!("not an acceptable batch: {e}") })],
         };
     }
-    vec![parse_one(frame, max_depth)]
+    vec![parse_message(frame, max_depth)]
 }
 
 fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError> {
     let mut parts = Vec::new();
-    Scanner::of_bytes(frame, max_depth).map_err(JsonError::Utf8)?.items(|place| {
+    Scanner::of_bytes(frame, max_depth).items(|place| {
         if parts.len() == BATCH {
             return Err(Bad { what: "more than 1000 messages", at: place.start });
         }
@@ -120,15 +111,11 @@ fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError>
     Ok(parts)
 }
 
-fn parse_one(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
-    let scanner = Scanner::of_bytes(&frame, max_depth).map_err(JsonError::Utf8);
-    take_apart(scanner.and_then(|scanner| Parts::read(&frame, &scanner)), &frame)
-}
-
-fn take_apart(parts: Result<Parts, JsonError>, frame: &Bytes) -> Result<Message, Malformed> {
-    match parts {
-        Ok(parts) => parts.into_message(frame),
-        Err(e) => Err(Malformed { id: IdFinder::look(frame), reason: format!("not acceptable JSON: {e}") }),
+/// Takes a frame of one message apart.
+pub fn parse_message(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
+    match Parts::read(&frame, &Scanner::of_bytes(&frame, max_depth)) {
+        Ok(parts) => parts.into_message(&frame),
+        Err(e) => Err(Malformed { id: IdFinder::look(&frame), reason: format!("not acceptable JSON: {e}") }),
     }
 }
 
@@ -141,11 +128,11 @@ struct Parts {
     params: Option<Range<usize>>,
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
-    /// The members of `result`, where it is an object. The first few: a list of thousands is not looked up by name.
+    /// The members of `result`, where it is an object of a few members whose keys have no escapes.
     outline: Vec<Member>,
 }
 
-/// As many members of a result are remembered. Results of the protocol have a handful.
+/// The members of a result are remembered if there are no more. Results of the protocol have a handful.
 const OUTLINE: usize = 16;
 
 impl Parts {
@@ -155,36 +142,40 @@ impl Parts {
         let mut others = HashSet::new();
         let mut twice = None;
         let outer = |key: Range<usize>, value: Range<usize>| {
-            let at = key.start;
-            let name = std::str::from_utf8(&frame[key]).map_or(Cow::Borrowed(""), unquote);
+            let (at, name) = (key.start, name_of(&frame[key]));
             let place = match &*name {
-                "jsonrpc" => &mut parts.version,
-                "id" => &mut parts.id,
-                "method" => &mut parts.method,
-                "params" => &mut parts.params,
-                "result" => &mut parts.result,
-                "error" => &mut parts.error,
+                b"jsonrpc" => &mut parts.version,
+                b"id" => &mut parts.id,
+                b"method" => &mut parts.method,
+                b"params" => &mut parts.params,
+                b"result" => &mut parts.result,
+                b"error" => &mut parts.error,
                 _ if others.insert(name.clone()) => return Ok(()),
                 _ => &mut Some(value.clone()),
             };
             if place.replace(value).is_some() {
-                twice = Some(JsonError::twice(&name));
+                twice = Some(JsonError::twice(&String::from_utf8_lossy(&name)));
                 return Err(Bad { what: "a key stands twice", at });
             }
             Ok(())
         };
-        let inner = |key, value| {
-            if outline.len() <= OUTLINE {
+        let mut plain = true;
+        let inner = |key: Range<usize>, value| {
+            plain &= outline.len() < OUTLINE && !frame[key.clone()].contains(&b'\\');
+            if plain {
                 outline.push((key, value));
             }
             Ok(())
         };
         let walked = scanner.members_within(b"\"result\"", outer, inner);
         walked.map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
+        if !plain {
+            outline.clear();
+        }
         Ok(Self { outline, ..parts })
     }
 
-    fn into_message(self, frame: &Bytes) -> Result<Message, Malformed> {
+    fn into_message(mut self, frame: &Bytes) -> Result<Message, Malformed> {
         let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
         let id = part(&self.id);
         let reply_id = reply_id(id.as_ref());
@@ -197,9 +188,10 @@ impl Parts {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.
-        let result = self.result.clone().map(|place| match self.outline.len() {
-            1..=OUTLINE => Json::outlined(frame, place, &self.outline),
-            _ => Json::part(frame, place),
+        let outline = std::mem::take(&mut self.outline);
+        let result = self.result.clone().map(|place| match outline.is_empty() {
+            false => Json::outlined(frame, place, outline),
+            true => Json::part(frame, place),
         });
         let error = part(&self.error).filter(|e| !e.is_null());
         let result = result.filter(|r| error.is_none() || !r.is_null());
@@ -228,6 +220,19 @@ impl Parts {
     }
 }
 
+/// A key without its quotes and escapes.
+fn name_of(written: &[u8]) -> Cow<'_, [u8]> {
+    let plain = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
+    if !plain.contains(&b'\\') {
+        return Cow::Borrowed(plain);
+    }
+    // An escape that cannot be read is no key of ours, and a text that is not UTF-8 is refused at its end.
+    match unquote(std::str::from_utf8(written).unwrap_or_default()) {
+        Cow::Owned(name) => Cow::Owned(name.into_bytes()),
+        Cow::Borrowed(name) => Cow::Borrowed(name.as_bytes()),
+    }
+}
+
 // === impl ReplyId ===
 
 impl ReplyId {
@@ -242,25 +247,28 @@ impl ReplyId {
 
 fn reply_id(id: Option<&Json>) -> ReplyId {
     let Some(id) = id else { return ReplyId::Null };
+    if let Some(number) = whole_number(id.bytes()) {
+        return ReplyId::Number(number);
+    }
     let text = id.as_str();
     if text == "null" {
         return ReplyId::Null;
     }
-    if let Some(number) = whole_number(text) {
-        return ReplyId::Number(number);
-    }
     let respelt = text.trim_matches('"').split_once('.').map_or(text.trim_matches('"'), |(whole, rest)| {
         if rest.bytes().all(|b| b == b'0') { whole } else { text }
     });
-    whole_number(respelt).map_or(ReplyId::Unknown, ReplyId::Respelt)
+    whole_number(respelt.as_bytes()).map_or(ReplyId::Unknown, ReplyId::Respelt)
 }
 
 /// Digits only: `+7`, `07` and `7e0` are not spellings of ours.
-pub(super) fn whole_number(text: &str) -> Option<u64> {
-    let plain = !text.is_empty()
-        && text.bytes().all(|b| b.is_ascii_digit())
-        && (text == "0" || !text.starts_with('0'));
-    plain.then(|| text.parse().ok()).flatten()
+pub(super) fn whole_number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || (digits[0] == b'0' && digits.len() > 1) {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
 }
 
 fn read_error(error: &Json) -> Result<RpcError, &'static str> {

@@ -110,7 +110,7 @@ impl IdFinder {
     fn end_member(&mut self) {
         if let Some(value) = self.member.strip_prefix(b"\"id\":") {
             let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
-            self.id = self.id.or_else(|| whole_number(std::str::from_utf8(value).ok()?));
+            self.id = self.id.or_else(|| whole_number(value));
         }
         self.is_request |= self.member.starts_with(b"\"method\":");
         self.member.clear();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::duplicates;
-use super::scan::{Bad, Scanner};
+use super::scan::{Bad, NOT_UTF8, Scanner};
 use crate::text::{Escaped, beginning};
 
 /// A well-formed JSON value as its sender wrote it: key order, number spelling and unknown members included.
@@ -20,8 +20,9 @@ use crate::text::{Escaped, beginning};
 #[derive(Clone)]
 pub struct Json {
     text: Bytes,
-    /// Where the members of an object lie, if a walk has already shown it. Looking them up then costs no walk.
-    outline: Option<Arc<[Member]>>,
+    /// Where the members of an object lie, if a walk has already shown it. Looking them up then costs no walk. Their keys
+    /// have no escapes.
+    outline: Option<Arc<Vec<Member>>>,
 }
 
 /// A member of an object: the place of its key, quotes included, and of its value.
@@ -52,7 +53,7 @@ impl Json {
     /// Checks bytes from outside: UTF-8, one value, no deeper than `max_depth`.
     pub fn parse(bytes: impl Into<Bytes>, max_depth: usize) -> Result<Self, JsonError> {
         let bytes = bytes.into();
-        let place = Scanner::of_bytes(&bytes, max_depth).map_err(JsonError::Utf8)?.whole()?;
+        let place = Scanner::of_bytes(&bytes, max_depth).whole()?;
         Ok(Self::plain(bytes.slice(place)))
     }
 
@@ -66,6 +67,12 @@ impl Json {
     /// Refuses a key that stands twice in any object of this value.
     pub fn refuse_duplicates(&self) -> Result<(), JsonError> {
         duplicates::refuse(&self.text)
+    }
+
+    /// How many members the objects of this value have together, at any depth: a map made of it that has fewer has lost
+    /// some to a key that stands twice. `None` if it has keys with escapes or `$`, for which that does not hold.
+    pub fn count_members(&self) -> Option<usize> {
+        duplicates::count_members(&self.text)
     }
 
     /// Writes a value as JSON. For values that cannot be written (a map with keys that are no strings) it is `null`.
@@ -94,11 +101,12 @@ impl Json {
     }
 
     /// A part of a text that was checked as a whole, an object whose members were seen at these places of that text.
-    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, members: &[Member]) -> Self {
-        let from = place.start;
-        let shift = |range: &Range<usize>| range.start - from..range.end - from;
-        let outline = members.iter().map(|(key, value)| (shift(key), shift(value))).collect();
-        Self { text: frame.slice(place), outline: Some(outline) }
+    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, mut members: Vec<Member>) -> Self {
+        let shift = |range: &Range<usize>| range.start - place.start..range.end - place.start;
+        for (key, value) in &mut members {
+            (*key, *value) = (shift(key), shift(value));
+        }
+        Self { text: frame.slice(place), outline: Some(Arc::new(members)) }
     }
 
     fn plain(text: Bytes) -> Self {
@@ -146,7 +154,7 @@ impl Json {
     pub fn pick<const N: usize>(&self, keys: [&str; N]) -> [Option<Self>; N] {
         let mut found = [const { None }; N];
         let mut left = N;
-        let mut look = |key: &Range<usize>, value: &Range<usize>| {
+        let mut look = |key: &Range<usize>, value: &Range<usize>, is_key: fn(&[u8], &str) -> bool| {
             let written = &self.text[key.clone()];
             if let Some(i) = keys.iter().position(|k| is_key(written, k))
                 && found[i].is_none()
@@ -158,8 +166,8 @@ impl Json {
             if left == 0 { Err(Bad { what: "found", at: 0 }) } else { Ok(()) }
         };
         let _ = match &self.outline {
-            Some(members) => members.iter().try_for_each(|(key, value)| look(key, value)),
-            None => Scanner::new(self.as_str(), 127).members(|key, value| look(&key, &value)),
+            Some(members) => members.iter().try_for_each(|(key, value)| look(key, value, is_plain_key)),
+            None => Scanner::new(self.as_str(), 127).members(|key, value| look(&key, &value, is_key)),
         };
         found
     }
@@ -179,12 +187,16 @@ impl Hash for Json {
     }
 }
 
-/// Whether a key as it is written, quotes included, is this one. Hardly any key has escapes.
-pub(super) fn is_key(written: &[u8], key: &str) -> bool {
-    let plain = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
-    plain == key.as_bytes()
-        || (memchr::memchr(b'\\', plain).is_some()
+/// Whether a key as it is written, quotes included, is this one.
+fn is_key(written: &[u8], key: &str) -> bool {
+    is_plain_key(written, key)
+        || (memchr::memchr(b'\\', written).is_some()
             && std::str::from_utf8(written).is_ok_and(|written| unquote(written) == key))
+}
+
+/// The same for a key without escapes, as nearly all are.
+fn is_plain_key(written: &[u8], key: &str) -> bool {
+    written.get(1..written.len().saturating_sub(1)) == Some(key.as_bytes())
 }
 
 /// A key or a string without its quotes and escapes.
@@ -245,6 +257,9 @@ impl JsonError {
 
 impl From<Bad> for JsonError {
     fn from(bad: Bad) -> Self {
-        Self::Syntax { what: bad.what, at: bad.at }
+        match bad.what {
+            NOT_UTF8 => Self::Utf8(bad.at),
+            what => Self::Syntax { what, at: bad.at },
+        }
     }
 }

@@ -3,7 +3,6 @@
 use bytes::{Bytes, BytesMut};
 
 use super::id_finder::IdFinder;
-use super::scan::classify;
 
 /// A buffer that takes bytes as they come and gives lines. A line of exactly the limit is given, one byte more is not.
 #[derive(Debug)]
@@ -14,10 +13,6 @@ pub struct Lines {
     max: usize,
     /// How long the last long line was: the next is likely to be of its kind, and room is made for it at once.
     expected: usize,
-    /// The line that is coming is ASCII without control characters so far.
-    plain: bool,
-    /// The line given last was.
-    given_plain: bool,
     /// Set while the rest of a line that was too long is thrown away.
     discarding: Option<Discarded>,
 }
@@ -50,15 +45,7 @@ const CHUNK: usize = 64 * 1024;
 impl Lines {
     /// A buffer for lines of at most `max` bytes.
     pub fn new(max: usize) -> Self {
-        Self {
-            buffer: BytesMut::with_capacity(CHUNK),
-            searched: 0,
-            max,
-            expected: 0,
-            plain: true,
-            given_plain: false,
-            discarding: None,
-        }
+        Self { buffer: BytesMut::with_capacity(CHUNK), searched: 0, max, expected: 0, discarding: None }
     }
 
     /// The buffer to read into: it has room for a good part of a chunk.
@@ -82,14 +69,13 @@ impl Lines {
     /// The next line, if its end has come.
     pub fn next_line(&mut self) -> Option<Line> {
         loop {
-            let found = self.look_through();
+            let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
             let Some(end) = found.map(|at| self.searched + at) else {
                 self.searched = self.buffer.len();
                 self.discard_if_too_long();
                 return None;
             };
             self.searched = 0;
-            self.given_plain = std::mem::replace(&mut self.plain, true);
             self.expected = if end > CHUNK { end + CHUNK } else { self.expected / 2 };
             let mut line = self.buffer.split_to(end + 1).freeze();
             line.truncate(end);
@@ -100,26 +86,9 @@ impl Lines {
         }
     }
 
-    /// Looks at what came since the last time: is there a line break in it, and is the line plain so far?
-    fn look_through(&mut self) -> Option<usize> {
-        let new = &self.buffer[self.searched..];
-        let found = memchr::memchr(b'\n', new);
-        if self.plain && self.discarding.is_none() {
-            self.plain = classify(&new[..found.unwrap_or(new.len())]) == (false, false);
-        }
-        found
-    }
-
-    /// Whether the line given last is ASCII without control characters: it was seen while it came, when nothing waited
-    /// for it, and need not be looked through again.
-    pub fn is_plain(&self) -> bool {
-        self.given_plain
-    }
-
     /// The last line of a stream that ended without a line break.
     pub fn last_line(&mut self) -> Option<Line> {
         self.searched = 0;
-        self.given_plain = false;
         let rest = self.buffer.split().freeze();
         self.finish(rest)
     }

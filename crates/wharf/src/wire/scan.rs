@@ -1,9 +1,13 @@
 //! A validating walk over JSON text that builds nothing.
 //!
 //! It answers two questions at memory speed: is this one well-formed value no deeper than allowed, and where do the
-//! members of its outermost object lie? Strings are skipped with `memchr`, so a megabyte of text costs microseconds.
+//! members of its outermost object lie? Strings are looked through sixteen bytes at a time, once for everything that
+//! may not be in them, so a megabyte of text costs microseconds.
 
+use std::cell::Cell;
 use std::ops::Range;
+
+use wide::i8x16;
 
 /// Why a text is not acceptable JSON, and at which byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,43 +20,36 @@ pub(crate) struct Bad {
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     max_depth: usize,
-    /// No byte below 0x20 in the whole text: strings need not be searched for control characters.
-    clean: bool,
+    /// The text is known to be UTF-8.
+    checked: bool,
+    /// Something beyond ASCII was seen in a string. Outside of strings it is an error by itself.
+    foreign: Cell<bool>,
 }
 
 /// The deepest nesting that fits the scanner's stack of one bit a level.
 const STACK_BITS: usize = 128;
+/// How many bytes of a string are looked at together: as many as every processor has a register for.
+const BLOCK: usize = 16;
+/// What is wrong with a text that is not UTF-8.
+pub(super) const NOT_UTF8: &str = "not UTF-8";
 
 impl<'a> Scanner<'a> {
-    /// Takes a text that may be anything. An error is the place of the first byte that is not UTF-8.
-    pub(crate) fn of_bytes(text: &'a [u8], max_depth: usize) -> Result<Self, usize> {
-        let (control, foreign) = classify(text);
-        if foreign {
-            std::str::from_utf8(text).map_err(|e| e.valid_up_to())?;
-        }
-        Ok(Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: !control })
-    }
-
-    /// Takes a text that is known to be ASCII without control characters.
-    pub(crate) fn of_plain(text: &'a [u8], max_depth: usize) -> Self {
-        Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: true }
+    /// Takes a text that may be anything; that it is UTF-8 is checked at the end of the walk, and only if need be.
+    pub(crate) fn of_bytes(text: &'a [u8], max_depth: usize) -> Self {
+        let max_depth = max_depth.min(STACK_BITS - 1);
+        Self { text, max_depth, checked: false, foreign: Cell::new(false) }
     }
 
     /// Takes a text that is known to be UTF-8.
     pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
-        let text = text.as_bytes();
-        Self { text, max_depth: max_depth.min(STACK_BITS - 1), clean: !classify(text).0 }
+        Self { checked: true, ..Self::of_bytes(text.as_bytes(), max_depth) }
     }
 
     /// Checks that the text is one value with nothing but white space around it; returns the value's place.
     pub(crate) fn whole(&self) -> Result<Range<usize>, Bad> {
         let start = self.space(0);
-        let end = self.value(start, 0)?;
-        let rest = self.space(end);
-        if rest != self.text.len() {
-            return self.bad("more text after the value", rest);
-        }
-        Ok(start..end)
+        let walked = self.value(start, 0).and_then(|end| self.end(end).map(|()| start..end));
+        self.utf8(walked)
     }
 
     /// Walks an object and hands out each member: the key as it is written, quotes included, and the value's place.
@@ -71,7 +68,7 @@ impl<'a> Scanner<'a> {
         mut visit: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
         mut visit_inner: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
     ) -> Result<(), Bad> {
-        let end = self.object(self.space(0), |key, at| {
+        let walked = self.object(self.space(0), |key, at| {
             let opens = self.text[key.clone()] == *inner && self.byte(at) == Some(b'{') && self.max_depth > 1;
             let end = if opens {
                 self.object(at, |key, at| {
@@ -84,8 +81,8 @@ impl<'a> Scanner<'a> {
             };
             visit(key, at..end)?;
             Ok(end)
-        })?;
-        self.end(end)
+        });
+        self.utf8(walked.and_then(|end| self.end(end)))
     }
 
     /// Walks the object at `at`. `member` gets each key and where its value starts, and says where the value ends.
@@ -114,7 +111,11 @@ impl<'a> Scanner<'a> {
     }
 
     /// Walks an array and hands out the place of each item.
-    pub(crate) fn items(&self, mut visit: impl FnMut(Range<usize>) -> Result<(), Bad>) -> Result<(), Bad> {
+    pub(crate) fn items(&self, visit: impl FnMut(Range<usize>) -> Result<(), Bad>) -> Result<(), Bad> {
+        self.utf8(self.array(visit))
+    }
+
+    fn array(&self, mut visit: impl FnMut(Range<usize>) -> Result<(), Bad>) -> Result<(), Bad> {
         let mut at = self.space(0);
         if self.byte(at) != Some(b'[') {
             return self.bad("an array was expected", at);
@@ -133,6 +134,14 @@ impl<'a> Scanner<'a> {
                 _ => return self.bad("`,` or `]` was expected", at),
             }
         }
+    }
+
+    /// The end of a walk: what is not UTF-8 is not JSON, and that is said before anything else.
+    fn utf8<T>(&self, walked: Result<T, Bad>) -> Result<T, Bad> {
+        if !self.checked && (self.foreign.get() || walked.is_err()) {
+            std::str::from_utf8(self.text).map_err(|e| Bad { what: NOT_UTF8, at: e.valid_up_to() })?;
+        }
+        walked
     }
 
     fn end(&self, at: usize) -> Result<(), Bad> {
@@ -212,45 +221,56 @@ impl<'a> Scanner<'a> {
 
     /// Skips the inside of a string that starts at `at`; returns the place after the closing quote.
     fn string(&self, at: usize) -> Result<usize, Bad> {
-        let mut stop = self.near_stop(at)?;
+        if self.foreign.get() { self.string_on::<true>(at) } else { self.string_on::<false>(at) }
+    }
+
+    /// The same, before and after something beyond ASCII was seen.
+    ///
+    /// The blocks lie side by side whatever is in them, so the processor need not wait for one to begin with the next.
+    fn string_on<const FOREIGN: bool>(&self, start: usize) -> Result<usize, Bad> {
+        let (blocks, _) = self.text.get(start..).unwrap_or_default().as_chunks::<BLOCK>();
+        let mut at = start;
+        // Behind the last escape, which may reach into the next block. It is never as long as one.
+        let mut from = start;
+        for block in blocks {
+            let mut stops = stops::<FOREIGN>(block);
+            if stops != 0 {
+                stops &= u32::MAX << from.saturating_sub(at);
+            }
+            while stops != 0 {
+                let stop = at + stops.trailing_zeros() as usize;
+                from = match self.text[stop] {
+                    b'"' => return Ok(stop + 1),
+                    // Most escapes are these.
+                    b'\\' if matches!(self.byte(stop + 1), Some(b'n' | b'"')) => stop + 2,
+                    b'\\' => self.escape(stop)?,
+                    0x80.. => {
+                        self.foreign.set(true);
+                        return self.string_on::<true>(stop + 1);
+                    }
+                    _ => return self.bad("a control character in a string", stop),
+                };
+                stops &= u32::MAX << (from - at);
+            }
+            at += BLOCK;
+        }
+        self.string_end(at.max(from))
+    }
+
+    /// Skips what is left of a string near the end of the text.
+    fn string_end(&self, mut at: usize) -> Result<usize, Bad> {
         loop {
-            match self.byte(stop) {
-                Some(b'"') => return Ok(stop + 1),
-                // A string with an escape is likely a long one, and the escape a line break or a quote.
-                Some(b'\\') => {
-                    let simple = self.byte(stop + 1).is_some_and(|b| matches!(b, b'n' | b'"' | b'\\' | b't'));
-                    stop = self.far_stop(if simple { stop + 2 } else { self.escape(stop)? })?;
+            at = match self.byte(at) {
+                Some(b'"') => return Ok(at + 1),
+                Some(b'\\') => self.escape(at)?,
+                Some(0..0x20) => return self.bad("a control character in a string", at),
+                Some(b) => {
+                    self.foreign.set(self.foreign.get() || !b.is_ascii());
+                    at + 1
                 }
-                Some(_) => stop = self.far_stop(stop)?,
                 None => return self.bad("a string does not end", self.text.len()),
             }
         }
-    }
-
-    /// The next quote or backslash, if it is near: short strings are most, and the call into `memchr` costs more than
-    /// they do. Otherwise where the search goes on.
-    fn near_stop(&self, at: usize) -> Result<usize, Bad> {
-        let end = (at + NEAR).min(self.text.len());
-        for (i, &b) in self.text[at.min(end)..end].iter().enumerate() {
-            if b == b'"' || b == b'\\' {
-                return Ok(at + i);
-            }
-            if b < 0x20 {
-                return self.bad("a control character in a string", at + i);
-            }
-        }
-        Ok(end)
-    }
-
-    /// The next quote or backslash, or the end of the text.
-    #[inline]
-    fn far_stop(&self, at: usize) -> Result<usize, Bad> {
-        let rest = &self.text[at.min(self.text.len())..];
-        let found = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-        if !self.clean && classify(&rest[..found]).0 {
-            return self.bad("a control character in a string", at);
-        }
-        Ok(at + found)
     }
 
     /// Skips an escape whose backslash is at `at`. A surrogate without its other half is refused.
@@ -341,18 +361,14 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// How far a string is walked by hand.
-const NEAR: usize = 16;
-
-/// Whether any byte is a control character, and whether any is beyond ASCII. Written without an early exit inside a
-/// block, so that the compiler uses wide registers.
-pub(super) fn classify(bytes: &[u8]) -> (bool, bool) {
-    let (mut control, mut foreign) = (false, false);
-    for block in bytes.chunks(4096) {
-        let (below, above) =
-            block.iter().fold((0_u8, 0_u8), |(below, above), &b| (below | u8::from(b < 0x20), above | b));
-        control |= below != 0;
-        foreign |= above >= 0x80;
-    }
-    (control, foreign)
+/// Which bytes of a block need a closer look, a bit for each: quotes, backslashes and control characters, and unless
+/// `FOREIGN`, bytes beyond ASCII.
+#[inline]
+fn stops<const FOREIGN: bool>(block: &[u8; BLOCK]) -> u32 {
+    let bytes = i8x16::new(block.map(u8::cast_signed));
+    // Flipping the second bit moves the quote down to the blank, next to the control characters, and the blank up. Bytes
+    // beyond ASCII are negative, so below them all; flipping the highest bit puts them above.
+    let flip = if FOREIGN { i8::MIN } else { 0 };
+    let low = (bytes ^ i8x16::splat(2 ^ flip)).simd_lt(i8x16::splat(0x21 ^ flip));
+    (low | bytes.simd_eq(i8x16::splat(0x5c))).to_bitmask()
 }

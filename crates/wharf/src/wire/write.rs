@@ -2,8 +2,8 @@
 
 use super::{Json, RpcError};
 
-/// How much most messages need.
-const ROOM: usize = 256;
+/// How much most messages need, with what every request of the modern era carries.
+const ROOM: usize = 512;
 
 /// The members of a JSON object under construction, without the braces.
 #[derive(Clone, Debug, Default)]
@@ -174,13 +174,25 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 fn push_string(out: &mut Vec<u8>, text: &str) {
-    let plain = text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\');
-    if plain {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else {
+    if text.bytes().any(|b| SPECIAL[usize::from(b)]) {
         // A string always serialises.
         out.extend_from_slice(serde_json::to_string(text).unwrap_or_default().as_bytes());
+        return;
     }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
 }
+
+/// Which bytes a string cannot hold as they are.
+static SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        special[byte] = true;
+        byte += 1;
+    }
+    special[b'"' as usize] = true;
+    special[b'\\' as usize] = true;
+    special
+};

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
@@ -29,7 +30,7 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct Known {
-    places: HashMap<(usize, usize), Entry>,
+    places: HashMap<(usize, usize), Entry, BuildHasherDefault<PlaceHasher>>,
     digests: HashMap<[u8; 32], WeakVerdict>,
     bytes: usize,
 }
@@ -40,6 +41,10 @@ struct Entry {
     verdict: Verdict,
     used: AtomicU64,
 }
+
+/// Places are ours, not a server's to choose: a multiplication spreads them well enough, at every call.
+#[derive(Default)]
+struct PlaceHasher(u64);
 
 type WeakVerdict = Result<Weak<Compiled>, Weak<str>>;
 
@@ -107,6 +112,20 @@ impl Known {
             Ok(compiled) => compiled.strong_count() > 0,
             Err(reason) => reason.strong_count() > 0,
         });
+    }
+}
+
+impl Hasher for PlaceHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.0 = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(29);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

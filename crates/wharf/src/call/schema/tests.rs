@@ -80,3 +80,23 @@ async fn a_panic_aside_is_an_answer() {
         assert!(matches!(failed, Err(Misfit::Schema { reason }) if reason.contains("failed")));
     }
 }
+
+#[tokio::test]
+async fn what_is_checked_is_what_is_sent() {
+    let validators = Validators::default();
+    let schema = Json::from(json!({"type": "object", "required": ["a"]}));
+    let inner = r#""$serde_json::private::RawValue":"{\"a\":1,\"b\":2}""#;
+    let cases = [
+        (r#"{"a":1,"b":[{"a":{"a":":"}}]}"#.to_owned(), true),
+        (r#"{"a":1,"$b":"\n","\u0063":{}}"#.to_owned(), true),
+        (r#"{"a":1,"b":[{"a":1,"a":2}]}"#.to_owned(), false),
+        (r#"{"a":1,"$b":1,"\u0061":2}"#.to_owned(), false),
+        (format!("{{{inner}}}"), false),
+        (format!("{{{}}}", inner.replace('$', "\\u0024")), false),
+        (format!(r#"{{"a":1,"a":2,"c":{{{inner}}}}}"#), false),
+    ];
+    for (text, fits) in cases {
+        let arguments = Json::parse(text.clone(), 127).unwrap();
+        assert_eq!(validators.check(&schema, &arguments).await.is_ok(), fits, "{text}");
+    }
+}
