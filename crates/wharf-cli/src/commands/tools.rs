@@ -1,10 +1,12 @@
 //! `wharf tools`: what the servers offer.
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap_complete::ArgValueCandidates;
 use serde_json::{Value, json};
 use wharf::config::Connect;
 use wharf::host::Listing;
+use wharf::provider::{Compiled, Compiler, How, Loss, Provider};
 use wharf::registry::Route;
 
 use super::completions::server_names;
@@ -26,6 +28,28 @@ pub(crate) struct ToolsArgs {
     /// Show how each tool is called, and the schema of its arguments
     #[arg(long)]
     schema: bool,
+    /// Print the list that goes into a request to a model provider; what it loses is told on standard error
+    #[arg(long, value_name = "NAME", value_parser = forms(), conflicts_with = "schema")]
+    format: Option<Provider>,
+    /// The same, in the form that this model wants: gpt-5, claude-opus-4-5, gemini-2.5-pro
+    #[arg(long, value_name = "NAME", value_parser = of_model, conflicts_with_all = ["format", "schema"])]
+    model: Option<Provider>,
+}
+
+/// The forms by their names.
+fn forms() -> impl TypedValueParser<Value = Provider> {
+    let value = |provider: Provider| match provider {
+        Provider::OpenAiChat => PossibleValue::new(provider.name()).alias("openai-chat"),
+        _ => PossibleValue::new(provider.name()),
+    };
+    PossibleValuesParser::new(Provider::ALL.map(value)).try_map(|name| name.parse::<Provider>())
+}
+
+fn of_model(name: &str) -> std::result::Result<Provider, String> {
+    Provider::of_model(name).map_err(|error| match error.hint() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    })
 }
 
 impl ToolsArgs {
@@ -62,6 +86,9 @@ impl ToolsArgs {
 
     fn show(&self, app: &App, listing: &Listing) -> Result<()> {
         let routes = listing.snapshot.tools();
+        if let Some(provider) = self.format.or(self.model) {
+            return show_compiled(app, provider, listing);
+        }
         if app.ui.json {
             return Ok(app.ui.document(&document(listing))?);
         }
@@ -93,6 +120,51 @@ fn show_schema(app: &App, route: &Route) -> Result<()> {
     let usage = arguments::usage(route.server.as_str(), &route.tool);
     let text = format!("{usage}\n{description}{}\n\n", shapes::safe(&schema));
     Ok(app.ui.data(text.as_bytes())?)
+}
+
+/// The list for the request, alone, so that it can be piped into one.
+fn show_compiled(app: &App, provider: Provider, listing: &Listing) -> Result<()> {
+    let compiled = Compiler::new().compile(provider, listing.snapshot.tools());
+    let tools: Value = compiled.tools.to().unwrap_or_default();
+    if app.ui.json {
+        return Ok(app.ui.document(&compiled_document(provider, &compiled, tools, listing))?);
+    }
+    app.ui.document(&tools)?;
+    for warning in &compiled.warnings {
+        app.ui.warn(warning);
+    }
+    for left in &compiled.left_out {
+        app.ui.warn(format_args!(
+            "server `{}`: tool `{}` is left out: {}",
+            left.server, left.tool, left.reason
+        ));
+    }
+    for tool in &compiled.losses {
+        // What is only said in another way is for those who want to know.
+        let told = |loss: &&Loss| loss.how != How::Rewritten || loss.widens || app.ui.verbose > 0;
+        for loss in tool.losses.iter().filter(told) {
+            app.ui.note(format_args!("server `{}`: tool `{}`: {loss}", tool.server, tool.tool));
+        }
+    }
+    Ok(())
+}
+
+fn compiled_document(provider: Provider, compiled: &Compiled, tools: Value, listing: &Listing) -> Value {
+    let loss = |loss: &Loss| json!({ "path": loss.path, "keyword": loss.keyword, "how": loss.how.name(), "widens": loss.widens });
+    let losses = compiled.losses.iter().map(|tool| {
+        let losses: Vec<_> = tool.losses.iter().map(loss).collect();
+        json!({ "server": tool.server.as_str(), "tool": tool.tool.as_str(), "losses": losses })
+    });
+    let left_out = compiled.left_out.iter().map(
+        |left| json!({ "server": left.server.as_str(), "tool": left.tool.as_str(), "reason": left.reason }),
+    );
+    let mut document = document(listing);
+    document["format"] = provider.name().into();
+    document["tools"] = tools;
+    document["losses"] = losses.collect();
+    document["leftOut"] = left_out.collect();
+    document["warnings"] = json!(compiled.warnings);
+    document
 }
 
 fn document(listing: &Listing) -> Value {

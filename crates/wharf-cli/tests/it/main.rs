@@ -11,6 +11,7 @@ mod desk;
 mod edit;
 mod exit_codes;
 mod listing;
+mod provider;
 mod render;
 mod test_server;
 mod trust;

@@ -40,6 +40,19 @@ impl fmt::Display for Loss {
     }
 }
 
+// === impl How ===
+
+impl How {
+    /// A short, stable word for it, for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dropped => "dropped",
+            Self::Described => "described",
+            Self::Rewritten => "rewritten",
+        }
+    }
+}
+
 impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

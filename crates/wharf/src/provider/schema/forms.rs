@@ -146,12 +146,20 @@ impl Walk<'_> {
         match implied(node.map.keys().map(String::as_str)) {
             Some(ty) => drop(node.map.insert("type".into(), ty.into())),
             None => {
-                let any = ["string", "number", "boolean", "object"].map(|ty| json!({ "type": ty }));
-                node.map.insert("anyOf".into(), json!(any));
+                node.map.extend(self.any().as_object().cloned().unwrap_or_default());
             }
         }
         self.lose("type", How::Rewritten, false);
         Ok(())
+    }
+
+    /// A schema for any value, or for most of them where each schema must have a type.
+    pub(super) fn any(&self) -> Value {
+        if !self.dialect.openapi {
+            return json!({});
+        }
+        let each = ["string", "number", "boolean", "object"].map(|ty| json!({ "type": ty }));
+        json!({ "anyOf": each })
     }
 
     /// Limits that a number must not reach, where only limits that it may reach can be said.

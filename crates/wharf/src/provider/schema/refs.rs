@@ -85,7 +85,8 @@ impl<'a> Walk<'a> {
             let source = self.copy(source)?;
             self.open = vec![Open { place, optional: self.optional, inward: self.inward }];
             let done = self.definition(&name, |walk| walk.schema(source))?;
-            self.defs[next].schema = Some(if done.is_object() { done } else { json!({ "not": {} }) });
+            let done = if done.is_object() { done } else { self.nothing("$ref") };
+            self.defs[next].schema = Some(done);
             next += 1;
         }
         let defs = std::mem::take(&mut self.defs);

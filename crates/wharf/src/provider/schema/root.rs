@@ -22,7 +22,10 @@ impl Walk<'_> {
         }
         node.map.shift_remove("type");
         node.map.shift_insert(0, "type".into(), "object".into());
-        for keyword in ["anyOf", "oneOf"] {
+        // A choice of one may have a choice in it.
+        while let Some(keyword) =
+            ["anyOf", "oneOf"].into_iter().find(|keyword| node.map.contains_key(*keyword))
+        {
             self.fold(node, keyword)?;
         }
         for keyword in REFUSED {

@@ -271,7 +271,7 @@ impl<'a> Walk<'a> {
                 self.at(&[keyword, &i.to_string()], keyword == "prefixItems", |walk| walk.schema(schema))?;
             match done {
                 Value::Bool(_) if keyword == "anyOf" || keyword == "oneOf" => {}
-                Value::Bool(_) => list.push(json!({ "not": {} })),
+                Value::Bool(_) => list.push(self.nothing(keyword)),
                 done if keyword == "anyOf" && list.contains(&done) => {}
                 done => list.push(done),
             }
@@ -287,9 +287,19 @@ impl<'a> Walk<'a> {
                 return Err("its schema has a name with characters that cannot be seen".into());
             }
             let done = self.at(&[keyword, &name], true, |walk| walk.schema(schema))?;
-            named.insert(name, if done.is_object() { done } else { json!({ "not": {} }) });
+            let done = if done.is_object() { done } else { self.nothing(keyword) };
+            named.insert(name, done);
         }
         Ok(Some(Value::Object(named)))
+    }
+
+    /// A schema that nothing fits, for those who read no `false`.
+    pub(super) fn nothing(&mut self, keyword: &str) -> Value {
+        if self.dialect.accepts("not") {
+            return json!({ "not": {} });
+        }
+        self.lose(keyword, How::Dropped, true);
+        self.any()
     }
 
     /// What holds no schema. Texts are rid of what cannot be seen.
