@@ -13,6 +13,10 @@ mod http;
 mod node;
 mod offers;
 mod process;
+mod provider;
+#[path = "../it/provider_checker.rs"]
+#[allow(dead_code, reason = "the judge has more uses elsewhere")]
+mod provider_checker;
 mod python;
 mod rmcp;
 mod walk;
