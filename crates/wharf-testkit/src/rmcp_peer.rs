@@ -1,7 +1,8 @@
 //! A server built on rmcp, the official SDK: somebody else's idea of MCP, to test Wharf's against.
 //!
 //! In: nothing for standard input and output, `--http` for Streamable HTTP on a free loopback port, which is the first
-//! line it prints. Out: a server of both eras with the tools `echo`, `add`, `ask` and `progress`.
+//! line it prints. Out: a server of both eras with the tools `echo`, `add`, `ask` and `progress`, a resource that changes as
+//! soon as somebody watches it, and a prompt whose argument it completes.
 
 use std::sync::Arc;
 
@@ -10,17 +11,23 @@ use hyper_util::service::TowerToHyperService;
 use rmcp::handler::server::tool::{InputResponses as ToolInputResponses, RequestState};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
-    CallToolResponse, CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, InputRequest,
-    InputRequests, InputRequiredResult, ProgressNotificationParam, ProtocolVersion, ServerCapabilities,
-    ServerConfig,
+    CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, ElicitRequest,
+    ElicitRequestParams, GetPromptRequestParams, GetPromptResponse, GetPromptResult, InputRequest,
+    InputRequests, InputRequiredResult, ListPromptsResult, ListResourcesResult, PaginatedRequestParams,
+    ProgressNotificationParam, Prompt, PromptArgument, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
+    SubscriptionFilter,
 };
-use rmcp::service::{RequestContext, RoleServer, ServiceExt};
+use rmcp::service::{RequestContext, RoleServer, ServiceExt, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, tool, tool_handler, tool_router};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+
+/// The one resource.
+const TIDE: &str = "rmcp://tide";
 
 /// The server.
 #[derive(Clone, Copy, Debug, Default)]
@@ -136,7 +143,74 @@ impl Peer {
 #[tool_handler]
 impl ServerHandler for Peer {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_prompts()
+            .enable_completions();
+        ServerConfig::new(capabilities.build())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(vec![Resource::new(TIDE, "tide")]))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        match request.uri.as_str() {
+            TIDE => Ok(ReadResourceResult::new(vec![ResourceContents::text("high", TIDE)]).into()),
+            _ => Err(ErrorData::resource_not_found("there is no such resource", None)),
+        }
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let _ = context.sink().notify_resource_updated(TIDE).await;
+        context.cancelled().await;
+        Ok(())
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let who = PromptArgument::new("who").with_required(true);
+        Ok(ListPromptsResult::with_all_items(vec![Prompt::new("greet", None::<String>, Some(vec![who]))]))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let who = request.arguments.as_ref().and_then(|a| a.get("who")).map(ToString::to_string);
+        let text = format!("Greet {}.", who.unwrap_or_default());
+        let messages = json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]});
+        let result: GetPromptResult = serde_json::from_value(messages).expect("a prompt's result");
+        Ok(result.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let values: Vec<&str> =
+            ["Ada", "Alan", "Grace"].into_iter().filter(|v| v.starts_with(&request.argument.value)).collect();
+        let result = json!({"completion": {"values": values}});
+        Ok(serde_json::from_value(result).expect("a completion's result"))
     }
 }
 
