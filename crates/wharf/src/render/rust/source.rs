@@ -1,5 +1,5 @@
-//! Lines of source as `rustfmt` leaves them: what is too long is broken where it would break it. Knows the few shapes
-//! that a generated module has, and nothing of what stands in them.
+//! Lines of source as `rustfmt` leaves them, in the style of 2024: what is too long is broken where it would break it.
+//! Knows the few shapes that a generated module has, and nothing of what stands in them.
 
 use super::comment;
 

@@ -967,12 +967,10 @@ pub enum EnumsEdges {
     Ffffffffffffffffffffffffffffffffffffffffffff,
     #[serde(rename = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff")]
     Ffffffffffffffffffffffffffffffffffffffffffff2,
-    #[serde(rename = "fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff")]
-    Ffffffffffffffffffffffffffffffffffffffffffff3,
     #[serde(
         rename = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
     )]
-    Ffffffffffffffffffffffffffffffffffffffffffff4,
+    Ffffffffffffffffffffffffffffffffffffffffffff3,
 }
 
 /// The arguments of the tool `refs`.
