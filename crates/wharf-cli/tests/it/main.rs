@@ -7,6 +7,7 @@
 )]
 
 mod call;
+mod codegen;
 mod desk;
 mod edit;
 mod exit_codes;

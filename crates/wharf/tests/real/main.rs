@@ -9,6 +9,7 @@
     reason = "a test may fail loudly, and starts servers of its own"
 )]
 
+mod codegen;
 mod http;
 mod node;
 mod offers;

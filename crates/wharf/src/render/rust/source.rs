@@ -1,5 +1,5 @@
-//! Lines of source as `rustfmt` leaves them: what is too long is broken where it would break it. Knows the few shapes
-//! that a generated module has, and nothing of what stands in them.
+//! Lines of source as `rustfmt` leaves them, in the style of 2024: what is too long is broken where it would break it.
+//! Knows the few shapes that a generated module has, and nothing of what stands in them.
 
 use super::comment;
 
@@ -43,17 +43,25 @@ impl Source {
         }
     }
 
-    /// `#[serde(rename = "…")]`.
-    pub(super) fn rename(&mut self, level: usize, name: &str) {
+    /// `#[serde(rename = "…")]` before a variant.
+    pub(super) fn rename_variant(&mut self, name: &str) {
+        self.rename(name, WIDTH);
+    }
+
+    /// `#[serde(rename = "…")]` before a field, which `rustfmt` keeps one short of the width.
+    pub(super) fn rename_field(&mut self, name: &str) {
+        self.rename(name, WIDTH - 1);
+    }
+
+    fn rename(&mut self, name: &str, width: usize) {
         let inner = format!("rename = {}", comment::literal(name));
         let line = format!("#[serde({inner})]");
-        // An attribute stays one short of the width.
-        if fits(level, &format!("{line} ")) {
-            self.line(level, &line);
+        if 4 + line.len() <= width {
+            self.line(1, &line);
         } else {
-            self.line(level, "#[serde(");
-            self.line(level + 1, &inner);
-            self.line(level, ")]");
+            self.line(1, "#[serde(");
+            self.line(2, &inner);
+            self.line(1, ")]");
         }
     }
 

@@ -197,7 +197,7 @@ impl Writer<'_> {
             out.doc(1, &[said, field.facts.clone()]);
             let ident = scope.snake(&field.key, "field");
             if ident.strip_prefix("r#").unwrap_or(&ident) != field.key {
-                out.rename(1, &field.key);
+                out.rename_field(&field.key);
             }
             let of = self.spell(&field.of, &self.spot(item, at, &field.key));
             let is_maybe = matches!(field.of, Type::Maybe(_));
@@ -277,7 +277,7 @@ fn words_enum(out: &mut Source, name: &str, words: &[String]) {
             out.line(1, "#[default]");
         }
         if ident != *word {
-            out.rename(1, word);
+            out.rename_variant(word);
         }
         out.line(1, &format!("{ident},"));
     }

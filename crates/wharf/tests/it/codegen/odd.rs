@@ -484,6 +484,22 @@ pub struct Keys {
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oooooooooooooooooooooooooooooooooooooooooooo: Option<String>,
+    #[serde(rename = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq: Option<String>,
+    #[serde(rename = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq2: Option<String>,
+    #[serde(
+        rename = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq"
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq3: Option<String>,
+    #[serde(
+        rename = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq"
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq4: Option<String>,
     pub not_described: i64,
     /// All other members.
     #[serde(flatten)]
@@ -875,6 +891,8 @@ pub struct Enums {
     pub many: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_consts: Option<EnumsOfConsts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edges: Option<EnumsEdges>,
 }
 
 /// `arguments.plain` of the tool `enums`.
@@ -940,6 +958,19 @@ pub enum EnumsOfConsts {
     North,
     #[serde(rename = "south")]
     South,
+}
+
+/// `arguments.edges` of the tool `enums`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EnumsEdges {
+    #[serde(rename = "fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff")]
+    Ffffffffffffffffffffffffffffffffffffffffffff,
+    #[serde(rename = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff")]
+    Ffffffffffffffffffffffffffffffffffffffffffff2,
+    #[serde(
+        rename = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
+    )]
+    Ffffffffffffffffffffffffffffffffffffffffffff3,
 }
 
 /// The arguments of the tool `refs`.

@@ -93,7 +93,7 @@ fn tool() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn l57_any_tools_become_a_module_that_is_nothing_more(tools in vec(tool(), 0..5)) {
@@ -106,7 +106,7 @@ proptest! {
 
 proptest! {
     // Each case is a process.
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn l57_rustfmt_leaves_any_module_as_it_is(tools in vec(tool(), 1..8)) {
