@@ -6,6 +6,7 @@
 
 mod build;
 mod cache;
+mod flat;
 mod graph;
 mod index;
 mod measure;
@@ -87,6 +88,9 @@ impl Validators {
     pub async fn check(&self, schema: &Json, arguments: &Json) -> Result<(), Misfit> {
         let compiled = self.compiled(schema).await?;
         let bytes = arguments.bytes().len();
+        if compiled.fits_plainly(arguments) {
+            return Ok(());
+        }
         if bytes <= INLINE_BYTES {
             let value = read(arguments)?;
             let load = compiled.weigh(&value, bytes);

@@ -144,6 +144,23 @@ impl Json {
         &self.text[..] == b"null"
     }
 
+    /// Looks at every member of this object, the key without its quotes and the value as written, until one is not liked.
+    /// False too if it is no object, or a key has escapes.
+    pub fn each_member(&self, mut like: impl FnMut(&[u8], &[u8]) -> bool) -> bool {
+        let mut look = |key: &Range<usize>, value: &Range<usize>| {
+            let key = &self.text[key.start + 1..key.end - 1];
+            let liked = memchr::memchr(b'\\', key).is_none() && like(key, &self.text[value.clone()]);
+            if liked { Ok(()) } else { Err(Bad { what: "found", at: 0 }) }
+        };
+        if !self.is_object() {
+            return false;
+        }
+        match &self.outline {
+            Some(members) => members.iter().try_for_each(|(key, value)| look(key, value)).is_ok(),
+            None => Scanner::new(self.as_str(), 127).members(|key, value| look(&key, &value)).is_ok(),
+        }
+    }
+
     /// The first member of this object with that key, however the key is spelt. Later members are not looked at.
     pub fn member(&self, key: &str) -> Option<Self> {
         let [found] = self.pick([key]);

@@ -5,6 +5,7 @@
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use super::flat::Flat;
 use super::graph::Cost;
 use super::index::Index;
 use super::measure::{BYTES_MAX, Size};
@@ -15,6 +16,8 @@ use crate::wire::Json;
 #[derive(Debug)]
 pub(super) struct Compiled {
     validator: Validator,
+    /// The short way, if the schema is plain.
+    flat: Option<Flat>,
     cost: Cost,
     pattern_states: u64,
     /// For naming the fields that it knows.
@@ -67,10 +70,11 @@ pub(super) fn compile(text: &Json) -> Result<Compiled, String> {
         }
         Some(_) => return Err("its `$schema` is not a text".into()),
     };
+    let flat = Flat::of(root);
     let index = Index::of(&schema, draft)?;
     let cost = Cost::of(&schema, &index)?;
     let validator = validator(&schema, draft)?;
-    Ok(Compiled { validator, cost, pattern_states: size.pattern_states, schema: text.clone() })
+    Ok(Compiled { validator, flat, cost, pattern_states: size.pattern_states, schema: text.clone() })
 }
 
 /// The dialect that an address stands for.
@@ -106,6 +110,11 @@ fn validator(schema: &Value, draft: Draft) -> Result<Validator, String> {
 // === impl Compiled ===
 
 impl Compiled {
+    /// Whether the arguments certainly fit, as far as a glance can tell.
+    pub(super) fn fits_plainly(&self, arguments: &Json) -> bool {
+        self.flat.as_ref().is_some_and(|flat| flat.fits(arguments))
+    }
+
     /// How much work these arguments are. Pure counting.
     pub(super) fn weigh(&self, arguments: &Value, bytes: usize) -> Load {
         let size = Size::of(arguments);

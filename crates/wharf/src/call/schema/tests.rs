@@ -100,3 +100,86 @@ async fn what_is_checked_is_what_is_sent() {
         assert_eq!(validators.check(&schema, &arguments).await.is_ok(), fits, "{text}");
     }
 }
+
+/// The short way may only say yes where the long way does: any plain schema, any arguments.
+mod short_way {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use super::super::build::compile;
+    use super::super::flat::Flat;
+    use crate::wire::Json;
+
+    fn schema() -> impl Strategy<Value = Value> {
+        let kind = prop::sample::select(vec!["string", "integer", "number", "boolean"]);
+        let properties = prop::collection::btree_map("[a-c]{1,2}", kind, 0..5);
+        (properties, any::<bool>(), any::<[bool; 5]>()).prop_map(|(properties, open, needed)| {
+            let names: Vec<&String> = properties.keys().collect();
+            let required: Vec<&String> = names.iter().zip(needed).filter(|(_, n)| *n).map(|(n, _)| *n).collect();
+            let shapes: Map<String, Value> =
+                properties.iter().map(|(name, kind)| (name.clone(), json!({"type": kind, "title": "t"}))).collect();
+            json!({"type": "object", "properties": shapes, "required": required, "additionalProperties": open})
+        })
+    }
+
+    fn arguments() -> impl Strategy<Value = String> {
+        let value = prop::sample::select(vec![
+            "\"x\"",
+            "1",
+            "-2",
+            "1.5",
+            "2.0",
+            "1e3",
+            "true",
+            "false",
+            "null",
+            "[]",
+            "{}",
+            "\"\\u0061\"",
+        ]);
+        prop::collection::vec(("[a-c]{1,2}|\\\\\\\\u0061", value), 0..5).prop_map(|members| {
+            let members: Vec<String> =
+                members.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+            format!("{{{}}}", members.join(", "))
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn it_never_says_yes_where_the_long_way_says_no(schema in schema(), arguments in arguments()) {
+            let flat = Flat::of(schema.as_object().unwrap()).unwrap();
+            let Ok(arguments) = Json::parse(arguments, 64) else { return Ok(()) };
+            if flat.fits(&arguments) {
+                let compiled = compile(&Json::of(&schema)).unwrap();
+                let value = super::super::read(&arguments).unwrap();
+                let load = compiled.weigh(&value, arguments.bytes().len());
+                prop_assert!(compiled.judge(&value, &load).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn it_says_yes_to_what_is_plain_and_knows_its_limits() {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string"}}, "required": ["n"]});
+        let flat = Flat::of(schema.as_object().unwrap()).unwrap();
+        let fits = |text: &str| flat.fits(&Json::parse(text.to_owned(), 64).unwrap());
+        assert!(fits(r#"{"n": 5}"#) && fits(r#"{"s": "x", "n": -5}"#));
+        for unsure in
+            [r#"{}"#, r#"{"n": 1.0}"#, r#"{"n": 1, "n": 2}"#, r#"{"n": 1, "x": 2}"#, r#"{"n": "1"}"#, "[]"]
+        {
+            assert!(!fits(unsure), "{unsure}");
+        }
+        for more in [
+            json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}}),
+            json!({"type": "object", "properties": {}, "minProperties": 1}),
+            json!({"type": "object", "properties": {"n": {"type": ["integer", "null"]}}}),
+            json!({"type": "object", "properties": {"n": {}}}),
+            json!({"type": "object", "properties": {"n": true}}),
+            json!({"type": "object", "properties": {}, "required": ["n"]}),
+            json!({"type": "object"}),
+        ] {
+            assert!(Flat::of(more.as_object().unwrap()).is_none(), "{more}");
+        }
+    }
+}
