@@ -15,156 +15,37 @@ struct Form {
     schema: &'static [&'static str],
     name_max: usize,
     tools_max: usize,
-    keywords: &'static [&'static str],
+    keywords: &'static str,
+    /// Whether references are written out.
+    without_refs: bool,
 }
 
 const CHAT: &[&str] = &["name", "description", "parameters", "strict"];
 /// JSON Schema 2020-12: the vocabularies applicator, validation, unevaluated, format, content and meta-data, and the two
 /// keywords of the core that a schema without a base address needs.
-const DRAFT_2020_12: &[&str] = &[
-    "$ref",
-    "$defs",
-    "type",
-    "title",
-    "description",
-    "enum",
-    "const",
-    "default",
-    "examples",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "properties",
-    "required",
-    "additionalProperties",
-    "patternProperties",
-    "propertyNames",
-    "minProperties",
-    "maxProperties",
-    "dependentRequired",
-    "dependentSchemas",
-    "unevaluatedProperties",
-    "items",
-    "prefixItems",
-    "contains",
-    "minContains",
-    "maxContains",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "unevaluatedItems",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "format",
-    "contentEncoding",
-    "contentMediaType",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-];
-const GEMINI: &[&str] = &[
-    "$defs",
-    "$ref",
-    "type",
-    "format",
-    "title",
-    "description",
-    "enum",
-    "items",
-    "prefixItems",
-    "minItems",
-    "maxItems",
-    "minimum",
-    "maximum",
-    "anyOf",
-    "properties",
-    "additionalProperties",
-    "required",
-];
-const OPENAPI: &[&str] = &[
-    "type",
-    "format",
-    "title",
-    "description",
-    "nullable",
-    "enum",
-    "items",
-    "minItems",
-    "maxItems",
-    "properties",
-    "required",
-    "minProperties",
-    "maxProperties",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "example",
-    "anyOf",
-    "default",
-    "propertyOrdering",
-];
-const SIMPLE: &[&str] = &["type", "description", "properties", "required", "items", "enum", "anyOf"];
+const DRAFT_2020_12: &str = "$ref $defs type title description enum const default examples deprecated readOnly writeOnly \
+    properties required additionalProperties patternProperties propertyNames minProperties \
+    maxProperties dependentRequired dependentSchemas unevaluatedProperties items prefixItems \
+    contains minContains maxContains minItems maxItems uniqueItems unevaluatedItems minLength \
+    maxLength pattern format contentEncoding contentMediaType minimum maximum exclusiveMinimum \
+    exclusiveMaximum multipleOf allOf anyOf oneOf not if then else";
+const GEMINI: &str = "$defs $ref type format title description enum items prefixItems minItems maxItems minimum \
+    maximum anyOf properties additionalProperties required";
+const OPENAPI: &str = "type format title description nullable enum items minItems maxItems properties required \
+    minProperties maxProperties minimum maximum minLength maxLength pattern example anyOf default \
+    propertyOrdering";
+const SIMPLE: &str = "type description properties required items enum anyOf";
 /// What OpenAI's strict mode is documented to take.
-const STRICT_OPENAI: &[&str] = &[
-    "$defs",
-    "$ref",
-    "type",
-    "title",
-    "description",
-    "enum",
-    "const",
-    "anyOf",
-    "pattern",
-    "format",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minItems",
-    "maxItems",
-    "items",
-    "properties",
-    "required",
-    "additionalProperties",
-];
-const STRICT_ANTHROPIC: &[&str] = &[
-    "$defs",
-    "$ref",
-    "type",
-    "title",
-    "description",
-    "enum",
-    "const",
-    "anyOf",
-    "format",
-    "minItems",
-    "items",
-    "properties",
-    "required",
-    "additionalProperties",
-];
+const STRICT_OPENAI: &str = "$defs $ref type title description enum const anyOf pattern format minimum maximum \
+    exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems items properties required \
+    additionalProperties";
+const STRICT_ANTHROPIC: &str = "$defs $ref type title description enum const anyOf format minItems items properties required \
+    additionalProperties";
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 /// What no provider takes at the root.
 const NOT_AT_ROOT: [&str; 6] = ["anyOf", "oneOf", "allOf", "not", "enum", "$ref"];
 
 fn form(provider: Provider) -> Form {
-    let without_refs = || {
-        let list: Vec<&str> = DRAFT_2020_12.iter().copied().filter(|k| !k.starts_with('$')).collect();
-        &*list.leak()
-    };
     let chat = Form {
         wrapper: &["function"],
         members: CHAT,
@@ -172,6 +53,7 @@ fn form(provider: Provider) -> Form {
         name_max: 64,
         tools_max: usize::MAX,
         keywords: DRAFT_2020_12,
+        without_refs: false,
     };
     match provider {
         Provider::OpenAiChat => Form { tools_max: 128, ..chat },
@@ -195,6 +77,7 @@ fn form(provider: Provider) -> Form {
             name_max: 63,
             tools_max: 512,
             keywords: GEMINI,
+            ..chat
         },
         Provider::GeminiOpenApi => Form {
             wrapper: &[],
@@ -204,12 +87,12 @@ fn form(provider: Provider) -> Form {
             keywords: OPENAPI,
             ..chat
         },
-        Provider::Mistral => Form { keywords: without_refs(), ..chat },
+        Provider::Mistral => Form { without_refs: true, ..chat },
         Provider::Bedrock => Form {
             wrapper: &["toolSpec"],
             members: &["name", "description", "inputSchema"],
             schema: &["inputSchema", "json"],
-            keywords: without_refs(),
+            without_refs: true,
             ..chat
         },
         Provider::Ollama => Form { keywords: SIMPLE, ..chat },
@@ -303,7 +186,14 @@ pub(crate) fn problems(provider: Provider, tools: &Value) -> Vec<String> {
             (true, _) => STRICT_OPENAI,
             _ => form.keywords,
         };
-        let mut judge = Judge { provider, strict, keywords, root: schema, found: &mut found };
+        let mut judge = Judge {
+            provider,
+            strict,
+            keywords,
+            without_refs: form.without_refs,
+            root: schema,
+            found: &mut found,
+        };
         judge.root();
     }
     found
@@ -333,7 +223,8 @@ fn hidden(found: &mut Vec<String>, text: &str) {
 struct Judge<'a> {
     provider: Provider,
     strict: bool,
-    keywords: &'a [&'a str],
+    keywords: &'a str,
+    without_refs: bool,
     root: &'a Value,
     found: &'a mut Vec<String>,
 }
@@ -362,6 +253,11 @@ impl Judge<'_> {
         }
     }
 
+    fn has(&self, keyword: &str) -> bool {
+        let is_known = self.keywords.split_whitespace().any(|known| known == keyword);
+        is_known && !(self.without_refs && keyword.starts_with('$'))
+    }
+
     fn say(&mut self, at: &str, what: &str) {
         self.found.push(format!("{}: {at}: {what}", self.provider));
     }
@@ -373,7 +269,7 @@ impl Judge<'_> {
         if self.strict && level > 10 {
             self.say(at, "more than 10 levels");
         }
-        for keyword in map.keys().filter(|k| !self.keywords.contains(&k.as_str())).collect::<Vec<_>>() {
+        for keyword in map.keys().filter(|k| !self.has(k)).collect::<Vec<_>>() {
             self.say(at, &format!("unknown name `{keyword}`"));
         }
         self.reference(map, at);
@@ -439,16 +335,11 @@ impl Judge<'_> {
                 self.say(at, "no type in strict mode");
             }
             None => {}
-            Some(ty @ Value::String(_)) if known(ty) => {
-                if self.provider == Provider::GeminiOpenApi && ty == "null" {
-                    self.say(at, "null is no type of OpenAPI");
-                }
+            Some(ty) if self.provider == Provider::GeminiOpenApi && (ty == "null" || ty.is_array()) => {
+                self.say(at, &format!("the type {ty} in OpenAPI"));
             }
-            Some(Value::Array(list)) if list.len() > 1 && list.iter().all(known) => {
-                if self.provider == Provider::GeminiOpenApi {
-                    self.say(at, "a list of types");
-                }
-            }
+            Some(ty @ Value::String(_)) if known(ty) => {}
+            Some(Value::Array(list)) if list.len() > 1 && list.iter().all(known) => {}
             Some(other) => self.say(at, &format!("the type {other}")),
         }
     }

@@ -233,3 +233,107 @@ proptest! {
         }
     }
 }
+
+/// Small schemas about the same few values, so that what is joined has much in common.
+fn alike() -> impl Strategy<Value = Value> {
+    let number = (prop::sample::select(vec!["integer", "number"]), -2..3i32, 0..4i32);
+    let leaf = prop_oneof![
+        number.clone().prop_map(|(ty, low, high)| json!({"type": ty, "minimum": low, "maximum": high})),
+        number.prop_map(|(ty, low, high)| json!({"type": ty, "exclusiveMinimum": low, "exclusiveMaximum": high})),
+        (0..3u8, 1..4u8).prop_map(|(low, high)| json!({"type": "string", "minLength": low, "maxLength": high})),
+        prop::sample::subsequence(vec![json!("a"), json!("ab"), json!(1), json!(2), json!(null)], 1..4)
+            .prop_map(|list| json!({"enum": list})),
+        prop::sample::subsequence(vec!["string", "integer", "null", "object", "array"], 1..4)
+            .prop_map(|list| json!({"type": list})),
+        (0..2u8, 0..3u8).prop_map(|(low, high)| json!({"type": "array", "items": {"type": "integer"}, "minItems": low, "maxItems": high})),
+        Just(json!({"type": "array", "prefixItems": [{"type": "integer"}], "items": false})),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        let names = || prop::sample::subsequence(vec!["a", "b"], 0..=2);
+        let rest = prop_oneof![
+            Just(None),
+            Just(Some(json!(false))),
+            Just(Some(json!(true))),
+            Just(Some(json!({"type": "integer"})))
+        ];
+        let object = (names(), names(), inner.clone(), rest).prop_map(|(named, required, inner, rest)| {
+            let properties: Vec<_> = named.into_iter().map(|name| (name, inner.clone())).collect();
+            let mut schema = json!({"type": "object", "properties": map(properties), "required": required});
+            if let Some(rest) = rest {
+                schema["additionalProperties"] = rest;
+            }
+            schema
+        });
+        let list = || prop::collection::vec(inner.clone(), 1..4);
+        prop_oneof![
+            3 => object,
+            3 => list().prop_map(|list| json!({"allOf": list})),
+            2 => list().prop_map(|list| json!({"anyOf": list})),
+            2 => list().prop_map(|list| json!({"oneOf": list})),
+            1 => (inner.clone(), list()).prop_map(|(mut one, list)| {
+                one["anyOf"] = list.into();
+                one
+            }),
+        ]
+    })
+}
+
+/// Everything that such schemas tell apart.
+fn values() -> Vec<Value> {
+    let mut values = vec![json!(null), json!(true), json!(0.5), json!(-1.5), json!(2.5)];
+    values.extend((-4..6).map(Value::from));
+    values.extend(["", "a", "ab", "abc", "abcd"].map(Value::from));
+    values.extend([json!([]), json!([1]), json!(["a"]), json!([1, 2]), json!([1, 2, 3]), json!([1, "a"])]);
+    let parts = [None, Some(json!(1)), Some(json!(2)), Some(json!("a")), Some(json!(null)), Some(json!([1]))];
+    for a in &parts {
+        for b in &parts {
+            for c in [None, Some(json!(1)), Some(json!("a"))] {
+                let named = [("a", a.clone()), ("b", b.clone()), ("c", c)];
+                values.push(
+                    named
+                        .into_iter()
+                        .filter_map(|(name, part)| Some((name.to_owned(), part?)))
+                        .collect::<Map<_, _>>()
+                        .into(),
+                );
+            }
+        }
+    }
+    values
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn l71_what_is_joined_means_the_same(schema in alike()) {
+        let schema = json!({"type": "object", "properties": {"x": schema}, "required": ["x"]});
+        let original = validator(&schema).unwrap();
+        let snapshot = snapshot("s", vec![tool("t", schema.clone())]);
+        for provider in [Provider::OpenAiChat, Provider::Anthropic, Provider::Gemini, Provider::GeminiOpenApi, Provider::Ollama] {
+            let compiled = Compiler::new().with_strict(Strict::Lossless).compile(provider, snapshot.tools());
+            let tools: Value = compiled.tools.to().unwrap();
+            prop_assert_eq!(problems(provider, &tools), Vec::<String>::new(), "{}", tools);
+            let losses: Vec<_> = compiled.losses.iter().flat_map(|tool| tool.losses.iter()).collect();
+            let sent = sent(provider, &tools);
+            let Some(as_sent) = sent.first().and_then(|tool| tool.schema.as_ref()).map(as_json_schema) else {
+                // Left out, because nothing fits: then nothing did.
+                for value in values() {
+                    prop_assert!(!original.is_valid(&json!({"x": value})), "{}: {} was left out and takes {}", provider, schema, value);
+                }
+                continue;
+            };
+            let accepts = validator(&as_sent).unwrap();
+            for value in values() {
+                let arguments = json!({"x": value});
+                let (before, after) = (original.is_valid(&arguments), accepts.is_valid(&arguments));
+                let widened = losses.iter().any(|loss| loss.widens);
+                prop_assert!(before || !after || widened, "{}: {} became {}, which takes {}", provider, schema, as_sent, value);
+                // Strict objects take nothing that is not declared, and OpenAPI cannot say "anything"; otherwise nothing
+                // that fitted is refused now.
+                let strict = sent[0].strict == Some(true) || provider == Provider::GeminiOpenApi;
+                prop_assert!(after || !before || strict, "{}: {} became {}, which refuses {}", provider, schema, as_sent, value);
+            }
+        }
+    }
+}

@@ -34,6 +34,7 @@ const COLUMNS: [&[Provider]; 4] = [
 ];
 
 /// A schema for the argument, the keyword in question, and its fate in each column.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn table() -> Vec<(&'static str, Value, [Fate; 4])> {
     let of = |ty: &str, keyword: &str, value: Value| json!({ "type": ty, keyword: value });
     vec![

@@ -147,6 +147,7 @@ impl Walk<'_> {
             Some(ty) => drop(node.map.insert("type".into(), ty.into())),
             None => {
                 node.map.extend(self.any().as_object().cloned().unwrap_or_default());
+                node.nullable = true;
             }
         }
         self.lose("type", How::Rewritten, false);

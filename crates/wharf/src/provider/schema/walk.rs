@@ -206,8 +206,8 @@ impl<'a> Walk<'a> {
                 }
                 ("minItems", least) => least.as_f64().is_some_and(|n| n <= self.dialect.min_items_max as f64),
                 ("pattern", Value::String(pattern)) => {
-                    !words::hides_text(pattern)
-                        && !(self.dialect.is_strict() && strict::looks_around(pattern))
+                    let is_beyond = self.dialect.is_strict() && strict::looks_around(pattern);
+                    !is_beyond && !words::hides_text(pattern)
                 }
                 ("enum", Value::Array(values)) => values.len() <= ENUM_MAX,
                 ("default" | "examples", value) => !words::hides(value),
