@@ -32,6 +32,7 @@ mod prompts;
 mod resources;
 mod schema;
 mod sse;
+mod subscriptions;
 mod support;
 mod tidy;
 mod wire;
