@@ -4,6 +4,7 @@
 //! business of `connect`; this room is told of the new one and subscribes again.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ pub struct Update {
 #[derive(Debug)]
 struct Inner {
     watched: Mutex<HashMap<Key, Watched>>,
+    next: AtomicU64,
     events: Bus,
 }
 
@@ -49,6 +51,8 @@ type Key = (ServerName, String);
 /// A resource that somebody watches, or did a moment ago.
 #[derive(Clone, Debug)]
 struct Watched {
+    /// Told apart from an earlier one of the same resource that was given up.
+    number: u64,
     users: usize,
     tell: broadcast::Sender<Update>,
     /// How it is held at the server. Locked while that changes, so that the server hears one thing after another.
@@ -69,6 +73,7 @@ struct Grip {
 struct Hold {
     inner: Weak<Inner>,
     key: Key,
+    number: u64,
 }
 
 /// How many updates a subscriber may fall behind before they become one.
@@ -79,7 +84,7 @@ const BACKLOG: usize = 64;
 impl Watchers {
     /// Nobody watches anything yet.
     pub fn new(events: Bus) -> Self {
-        Self(Arc::new(Inner { watched: Mutex::default(), events }))
+        Self(Arc::new(Inner { watched: Mutex::default(), next: AtomicU64::new(0), events }))
     }
 
     /// Subscribes to a resource. When this returns, the server has agreed.
@@ -150,11 +155,16 @@ impl Watchers {
 
     fn register(&self, key: Key) -> (Subscription, Arc<tokio::sync::Mutex<Option<Grip>>>) {
         let mut all = self.0.lock();
-        let fresh = || Watched { users: 0, tell: broadcast::channel(BACKLOG).0, grip: Arc::default() };
+        let fresh = || Watched {
+            number: self.0.next.fetch_add(1, Ordering::Relaxed),
+            users: 0,
+            tell: broadcast::channel(BACKLOG).0,
+            grip: Arc::default(),
+        };
         let watched = all.entry(key.clone()).or_insert_with(fresh);
         watched.users += 1;
         let updates = watched.tell.subscribe();
-        let hold = Hold { inner: Arc::downgrade(&self.0), key };
+        let hold = Hold { inner: Arc::downgrade(&self.0), key, number: watched.number };
         (Subscription { updates, hold }, Arc::clone(&watched.grip))
     }
 
@@ -264,7 +274,8 @@ impl Drop for Hold {
         let Some(inner) = self.inner.upgrade() else { return };
         let last = {
             let mut all = inner.lock();
-            let Some(watched) = all.get_mut(&self.key) else { return };
+            let held = all.get_mut(&self.key).filter(|watched| watched.number == self.number);
+            let Some(watched) = held else { return };
             watched.users = watched.users.saturating_sub(1);
             (watched.users == 0).then(|| watched.clone())
         };

@@ -250,8 +250,16 @@ async fn l80_whoever_comes_while_a_subscription_ends_is_served_after_that() {
 async fn l80_a_modern_server_that_does_not_keep_listening_open_is_given_up_with_a_warning() {
     let files = folder();
     let log = at(&files, "log");
-    let steps = [Step::Raw(acknowledged(&["x://a"])), Step::Reply(json!({}))];
-    let host = pup(&with_resources(Era::Modern).on("subscriptions/listen", steps).log(&log)).await;
+    let go = at(&files, "go");
+    let agrees = Step::Raw(acknowledged(&["x://a"]));
+    let short = vec![agrees.clone(), Step::Reply(json!({}))];
+    let update = Step::Notify {
+        method: "notifications/resources/updated".into(),
+        params: Some(json!({"uri": "x://a"})),
+    };
+    let long = vec![agrees, Step::WaitFor(go.clone()), update, Step::Hang];
+    let turns = Step::Turns(vec![short.clone(), short.clone(), short, long]);
+    let host = pup(&with_resources(Era::Modern).on("subscriptions/listen", [turns]).log(&log)).await;
     let mut events = host.events().subscribe();
     let mut watching = host.subscribe("pup", "x://a").await.unwrap();
     let mut words = 0;
@@ -268,5 +276,26 @@ async fn l80_a_modern_server_that_does_not_keep_listening_open_is_given_up_with_
         }
     };
     assert!(soon("a warning", warned).await.contains("x://a"));
+    // Who comes later has a subscription of its own, which does not end with the old one.
+    let mut again = host.subscribe("pup", "x://a").await.unwrap();
+    drop(watching);
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(soon("an update", again.next()).await.unwrap().uri.raw(), "x://a");
+    assert_eq!(let_go(Era::Modern, &log), 0);
     host.close().await;
+}
+
+#[tokio::test]
+async fn l80_a_subscription_does_not_keep_a_server_running() {
+    for era in ERAS {
+        let files = folder();
+        let (log, go, pid) = (at(&files, "log"), at(&files, "go"), at(&files, "pid"));
+        let host = pup(&watched(era, &log, &go).pid(&pid)).await;
+        let mut watching = host.subscribe("pup", "x://a").await.unwrap();
+        let process = crate::support::pid_in(&pid).await;
+        assert!(crate::support::is_alive(process));
+        drop(host);
+        until("the server is gone", || !crate::support::is_alive(process)).await;
+        assert_eq!(soon("the end", watching.next()).await, None);
+    }
 }
