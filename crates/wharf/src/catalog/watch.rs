@@ -124,6 +124,15 @@ impl Watchers {
 
     /// There is a new connection to a server: everything that is watched there is subscribed to again.
     pub fn resume(&self, connection: &Connection, timeout: Duration) {
+        self.again(connection, timeout, false);
+    }
+
+    /// The server has forgotten what it was asked over this connection: the same.
+    pub fn renew(&self, connection: &Connection, timeout: Duration) {
+        self.again(connection, timeout, true);
+    }
+
+    fn again(&self, connection: &Connection, timeout: Duration, forgotten: bool) {
         let lost: Vec<(Key, Watched)> = {
             let watched = self.0.lock();
             let of_server =
@@ -132,24 +141,35 @@ impl Watchers {
         };
         for (key, watched) in lost {
             let (watchers, connection) = (self.clone(), connection.downgrade());
-            tokio::spawn(async move { watchers.retake(connection, key, watched, timeout).await });
+            tokio::spawn(async move {
+                let mut grip = watched.grip.lock().await;
+                if forgotten {
+                    *grip = None;
+                }
+                watchers.retake(connection, &key, &mut grip, timeout).await;
+            });
         }
     }
 
-    async fn retake(&self, connection: WeakConnection, key: Key, watched: Watched, timeout: Duration) {
-        let mut grip = watched.grip.lock().await;
+    async fn retake(
+        &self,
+        connection: WeakConnection,
+        key: &Key,
+        grip: &mut Option<Grip>,
+        timeout: Duration,
+    ) {
         let Some(connection) = connection.upgrade() else { return };
-        if self.0.users(&key) == 0 || grip.as_ref().is_some_and(|grip| grip.is_on(&connection)) {
+        if self.0.users(key) == 0 || grip.as_ref().is_some_and(|grip| grip.is_on(&connection)) {
             return;
         }
-        match self.take(&connection, &key, timeout).await {
+        match self.take(&connection, key, timeout).await {
             Ok(taken) => {
                 *grip = Some(taken);
                 self.heard(&key.0, &key.1);
             }
             // Lost again: whoever makes the next connection comes here again.
             Err(_) if !connection.is_open() => {}
-            Err(error) => self.0.give_up(&key, &format!("it was not subscribed to again: {error}")),
+            Err(error) => self.0.give_up(key, &format!("it was not subscribed to again: {error}")),
         }
     }
 
