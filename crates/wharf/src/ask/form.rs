@@ -68,6 +68,9 @@ pub enum Kind {
     },
 }
 
+/// How many fields a form may have: somebody has to fill them in.
+const MAX_FIELDS: usize = 256;
+
 impl Form {
     /// Reads a `requestedSchema`. An error says which field is not a simple one.
     pub(super) fn read(message: Foreign, schema: &Json) -> Result<Self, String> {
@@ -78,8 +81,15 @@ impl Form {
             required: Vec<String>,
         }
         let shape: Shape = schema.to().map_err(|e| format!("`requestedSchema` cannot be read: {e}"))?;
+        let properties = shape.properties.unwrap_or_default();
+        if properties.len() > MAX_FIELDS {
+            return Err(format!(
+                "a form of {} fields is too long: {MAX_FIELDS} is the most",
+                properties.len()
+            ));
+        }
         let mut fields = IndexMap::new();
-        for (name, property) in shape.properties.unwrap_or_default() {
+        for (name, property) in properties {
             let field = Field::read(&property, shape.required.contains(&name))
                 .ok_or_else(|| format!("field `{name}` of the form is not a simple one"))?;
             fields.insert(name, field);

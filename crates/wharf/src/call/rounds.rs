@@ -65,8 +65,6 @@ struct InputRequest {
 const MAX_ROUNDS: usize = 10;
 /// How many pages somebody may be sent to at once.
 const MAX_PAGES: usize = 10;
-/// How far the hard limit lies behind the timeout, as in `connect`.
-const HARD_FACTOR: u32 = 20;
 
 impl Errand<'_> {
     /// Asks until there is a result. `params` writes the parameters, anew in each round.
@@ -78,11 +76,12 @@ impl Errand<'_> {
         mut on_progress: Option<OnProgress<'_>>,
     ) -> Result<Json> {
         let modern = connection.info().revision.era() == Era::Modern;
-        let hard = self.hard_timeout.unwrap_or(self.timeout.saturating_mul(HARD_FACTOR));
         let started = Instant::now();
         let mut round = Round::default();
         for number in 0..MAX_ROUNDS {
             let mut request = Request::new(self.method, round.write(params()), self.timeout);
+            let hard = self.hard_timeout.unwrap_or(request.hard_timeout);
+            // All rounds together have the time of one call.
             request.hard_timeout = if number == 0 { hard } else { hard.saturating_sub(started.elapsed()) };
             request.tool = self.tool;
             request.name = Some(self.name);

@@ -44,7 +44,7 @@ pub struct Rejected {
     pub reason: String,
 }
 
-const TOOLS: List = List { method: method::TOOLS_LIST, key: "tools", what: "tools" };
+const TOOLS: List = List { method: method::TOOLS_LIST, key: "tools", name: "name", what: "tools" };
 
 impl Catalog {
     /// Asks for every page of the server's tools. A server without tools has an empty catalogue.
@@ -74,7 +74,7 @@ impl Reading {
     }
 
     fn tool(&mut self, raw: Json) {
-        let name = raw.member("name").and_then(|n| n.to::<String>().ok()).unwrap_or_default();
+        let name = raw.member(TOOLS.name).and_then(|n| n.to::<String>().ok()).unwrap_or_default();
         let first = self.names.insert(name.clone());
         let usable = Tool::read(raw).and_then(|tool| match &tool.headers {
             _ if !first => Err("the server lists another tool of this name".into()),

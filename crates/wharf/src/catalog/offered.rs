@@ -29,15 +29,20 @@ pub(crate) enum Part {
     Logging,
 }
 
-const RESOURCES: List = List { method: method::RESOURCES_LIST, key: "resources", what: "resources" };
-const TEMPLATES: List =
-    List { method: method::TEMPLATES_LIST, key: "resourceTemplates", what: "resource templates" };
-const PROMPTS: List = List { method: method::PROMPTS_LIST, key: "prompts", what: "prompts" };
+const RESOURCES: List =
+    List { method: method::RESOURCES_LIST, key: "resources", name: "uri", what: "resources" };
+const TEMPLATES: List = List {
+    method: method::TEMPLATES_LIST,
+    key: "resourceTemplates",
+    name: "uriTemplate",
+    what: "resource templates",
+};
+const PROMPTS: List = List { method: method::PROMPTS_LIST, key: "prompts", name: "name", what: "prompts" };
 
 /// Asks for every page of the server's resources.
 pub async fn resources(connection: &Connection, timeout: Duration) -> Result<Offered<Resource>> {
     Part::Resources.require(connection)?;
-    fetch(connection, timeout, &RESOURCES, ("uri", Resource::read)).await
+    fetch(connection, timeout, &RESOURCES, Resource::read).await
 }
 
 /// Asks for every page of the server's templates. A server with resources may have none.
@@ -46,7 +51,7 @@ pub async fn resource_templates(
     timeout: Duration,
 ) -> Result<Offered<ResourceTemplate>> {
     Part::Resources.require(connection)?;
-    match fetch(connection, timeout, &TEMPLATES, ("uriTemplate", ResourceTemplate::read)).await {
+    match fetch(connection, timeout, &TEMPLATES, ResourceTemplate::read).await {
         // One that has none may not know the question.
         Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND => {
             Ok(Offered { items: Vec::new(), rejected: Vec::new() })
@@ -58,15 +63,16 @@ pub async fn resource_templates(
 /// Asks for every page of the server's prompts.
 pub async fn prompts(connection: &Connection, timeout: Duration) -> Result<Offered<Prompt>> {
     Part::Prompts.require(connection)?;
-    fetch(connection, timeout, &PROMPTS, ("name", Prompt::read)).await
+    fetch(connection, timeout, &PROMPTS, Prompt::read).await
 }
 
 async fn fetch<T>(
     connection: &Connection,
     timeout: Duration,
     list: &List,
-    (key, read): (&str, fn(Json) -> Result<T, String>),
+    read: fn(Json) -> Result<T, String>,
 ) -> Result<Offered<T>> {
+    let key = list.name;
     let mut seen = HashSet::new();
     let (mut items, mut rejected) = (Vec::new(), Vec::new());
     let take = |raw: Json| {

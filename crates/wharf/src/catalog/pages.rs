@@ -15,6 +15,8 @@ pub(super) struct List {
     pub(super) method: &'static str,
     /// Under which key the entries stand.
     pub(super) key: &'static str,
+    /// By which of their members the entries are told apart.
+    pub(super) name: &'static str,
     /// What it is called in a sentence: `its list of tools`.
     pub(super) what: &'static str,
 }

@@ -4,6 +4,7 @@
 //! business of `connect`; this room is told of the new one and subscribes again.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ pub struct Update {
 #[derive(Debug)]
 struct Inner {
     watched: Mutex<HashMap<Key, Watched>>,
+    next: AtomicU64,
     events: Bus,
 }
 
@@ -49,6 +51,8 @@ type Key = (ServerName, String);
 /// A resource that somebody watches, or did a moment ago.
 #[derive(Clone, Debug)]
 struct Watched {
+    /// Told apart from an earlier one of the same resource that was given up.
+    number: u64,
     users: usize,
     tell: broadcast::Sender<Update>,
     /// How it is held at the server. Locked while that changes, so that the server hears one thing after another.
@@ -69,6 +73,7 @@ struct Grip {
 struct Hold {
     inner: Weak<Inner>,
     key: Key,
+    number: u64,
 }
 
 /// How many updates a subscriber may fall behind before they become one.
@@ -79,7 +84,7 @@ const BACKLOG: usize = 64;
 impl Watchers {
     /// Nobody watches anything yet.
     pub fn new(events: Bus) -> Self {
-        Self(Arc::new(Inner { watched: Mutex::default(), events }))
+        Self(Arc::new(Inner { watched: Mutex::default(), next: AtomicU64::new(0), events }))
     }
 
     /// Subscribes to a resource. When this returns, the server has agreed.
@@ -119,6 +124,15 @@ impl Watchers {
 
     /// There is a new connection to a server: everything that is watched there is subscribed to again.
     pub fn resume(&self, connection: &Connection, timeout: Duration) {
+        self.again(connection, timeout, false);
+    }
+
+    /// The server has forgotten what it was asked over this connection: the same.
+    pub fn renew(&self, connection: &Connection, timeout: Duration) {
+        self.again(connection, timeout, true);
+    }
+
+    fn again(&self, connection: &Connection, timeout: Duration, forgotten: bool) {
         let lost: Vec<(Key, Watched)> = {
             let watched = self.0.lock();
             let of_server =
@@ -127,34 +141,50 @@ impl Watchers {
         };
         for (key, watched) in lost {
             let (watchers, connection) = (self.clone(), connection.downgrade());
-            tokio::spawn(async move { watchers.retake(connection, key, watched, timeout).await });
+            tokio::spawn(async move {
+                let mut grip = watched.grip.lock().await;
+                if forgotten {
+                    *grip = None;
+                }
+                watchers.retake(connection, &key, &mut grip, timeout).await;
+            });
         }
     }
 
-    async fn retake(&self, connection: WeakConnection, key: Key, watched: Watched, timeout: Duration) {
-        let mut grip = watched.grip.lock().await;
+    async fn retake(
+        &self,
+        connection: WeakConnection,
+        key: &Key,
+        grip: &mut Option<Grip>,
+        timeout: Duration,
+    ) {
         let Some(connection) = connection.upgrade() else { return };
-        if self.0.users(&key) == 0 || grip.as_ref().is_some_and(|grip| grip.is_on(&connection)) {
+        if self.0.users(key) == 0 || grip.as_ref().is_some_and(|grip| grip.is_on(&connection)) {
             return;
         }
-        match self.take(&connection, &key, timeout).await {
+        match self.take(&connection, key, timeout).await {
             Ok(taken) => {
                 *grip = Some(taken);
                 self.heard(&key.0, &key.1);
             }
             // Lost again: whoever makes the next connection comes here again.
             Err(_) if !connection.is_open() => {}
-            Err(error) => self.0.give_up(&key, &format!("it was not subscribed to again: {error}")),
+            Err(error) => self.0.give_up(key, &format!("it was not subscribed to again: {error}")),
         }
     }
 
     fn register(&self, key: Key) -> (Subscription, Arc<tokio::sync::Mutex<Option<Grip>>>) {
         let mut all = self.0.lock();
-        let fresh = || Watched { users: 0, tell: broadcast::channel(BACKLOG).0, grip: Arc::default() };
+        let fresh = || Watched {
+            number: self.0.next.fetch_add(1, Ordering::Relaxed),
+            users: 0,
+            tell: broadcast::channel(BACKLOG).0,
+            grip: Arc::default(),
+        };
         let watched = all.entry(key.clone()).or_insert_with(fresh);
         watched.users += 1;
         let updates = watched.tell.subscribe();
-        let hold = Hold { inner: Arc::downgrade(&self.0), key };
+        let hold = Hold { inner: Arc::downgrade(&self.0), key, number: watched.number };
         (Subscription { updates, hold }, Arc::clone(&watched.grip))
     }
 
@@ -264,7 +294,8 @@ impl Drop for Hold {
         let Some(inner) = self.inner.upgrade() else { return };
         let last = {
             let mut all = inner.lock();
-            let Some(watched) = all.get_mut(&self.key) else { return };
+            let held = all.get_mut(&self.key).filter(|watched| watched.number == self.number);
+            let Some(watched) = held else { return };
             watched.users = watched.users.saturating_sub(1);
             (watched.users == 0).then(|| watched.clone())
         };

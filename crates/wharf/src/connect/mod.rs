@@ -55,6 +55,11 @@ pub trait Peer: Send + Sync + 'static {
         let _ = connection;
     }
 
+    /// The server had forgotten the session of its connection and made another: it knows nothing that was asked of it.
+    fn renewed(&self, server: &ServerName) {
+        let _ = server;
+    }
+
     /// A server asks for something: `roots/list`, `sampling/createMessage`, `elicitation/create`.
     fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering;
 

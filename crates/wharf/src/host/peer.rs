@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ask::{self, Asker};
 use crate::call;
 use crate::catalog::Watchers;
-use crate::connect::{Answering, Connection, Peer};
+use crate::connect::{Answering, Connection, Peer, WeakConnection};
 use crate::event::{Bus, Event};
 use crate::mcp::{Era, LogLevel, method};
 use crate::names::ServerName;
@@ -24,6 +24,8 @@ pub(super) struct HostPeer {
     pub(super) watchers: Watchers,
     /// How grave a message of a server's log must be, where somebody said so.
     levels: Mutex<HashMap<ServerName, LogLevel>>,
+    /// The last connection to each server.
+    connections: Mutex<HashMap<ServerName, WeakConnection>>,
 }
 
 /// How long a new connection may take to hear what was asked of the last one.
@@ -34,7 +36,14 @@ const LOG_SHOWN: usize = 4096;
 impl HostPeer {
     pub(super) fn new(asker: Arc<dyn Asker>, events: Bus) -> Self {
         let watchers = Watchers::new(events.clone());
-        Self { asker, events, changed: Mutex::default(), watchers, levels: Mutex::default() }
+        Self {
+            asker,
+            events,
+            changed: Mutex::default(),
+            watchers,
+            levels: Mutex::default(),
+            connections: Mutex::default(),
+        }
     }
 
     /// Whether the server's tools changed since this was last asked.
@@ -99,8 +108,21 @@ impl Peer for HostPeer {
     }
 
     fn connected(&self, connection: &Connection) {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.insert(connection.server().clone(), connection.downgrade());
+        drop(connections);
         self.restore_level(connection);
         self.watchers.resume(connection, RESTORE);
+    }
+
+    fn renewed(&self, server: &ServerName) {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = connections.get(server).and_then(WeakConnection::upgrade);
+        drop(connections);
+        if let Some(connection) = connection {
+            self.restore_level(&connection);
+            self.watchers.renew(&connection, RESTORE);
+        }
     }
 
     fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering {

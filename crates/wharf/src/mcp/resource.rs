@@ -180,5 +180,5 @@ fn check_uri(key: &str, uri: &str) -> Result<(), String> {
 /// A count that was spelt as any number. A claim of the server, so nothing depends on it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be in the range")]
 fn whole(size: f64) -> Option<u64> {
-    (size >= 0.0 && size < 9e15).then_some(size as u64)
+    (0.0..9e15).contains(&size).then_some(size as u64)
 }

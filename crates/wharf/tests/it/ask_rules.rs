@@ -145,6 +145,21 @@ async fn l31_an_answer_that_does_not_fit_is_never_sent() {
 }
 
 #[tokio::test]
+async fn l31_a_form_that_nobody_could_fill_in_is_refused() {
+    let form = |fields: usize| {
+        let properties: serde_json::Map<String, Value> =
+            (0..fields).map(|n| (format!("f{n}"), json!({"type": "boolean", "default": true}))).collect();
+        json!({"message": "m", "requestedSchema": {"type": "object", "properties": properties}})
+    };
+    for era in [Era::Legacy, Era::Modern] {
+        for (fields, fine) in [(256, true), (257, false)] {
+            let said = got(era, &asks(era, "elicitation/create", form(fields)), AcceptDefaults).await;
+            assert_eq!(said.is_ok(), fine, "{said:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn l31_a_person_is_only_sent_to_pages_of_the_web() {
     for era in [Era::Legacy, Era::Modern] {
         for (url, fine) in [

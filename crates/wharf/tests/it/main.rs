@@ -45,6 +45,7 @@ mod provider_support;
 mod render;
 mod schema;
 mod sse;
+mod subscriptions;
 mod support;
 mod tidy;
 mod wire;

@@ -121,6 +121,7 @@ impl Core {
         // A server that forgot the session may have been replaced: what is known of it is asked for again.
         let changed = wire::notification(method::TOOLS_CHANGED, &Members::new());
         self.inbox.take(changed.into());
+        self.inbox.renewed();
         Ok(fresh)
     }
 

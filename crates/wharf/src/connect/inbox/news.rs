@@ -56,6 +56,11 @@ impl Inbox {
         }
     }
 
+    /// The server made a new session for this connection.
+    pub(crate) fn renewed(&self) {
+        self.peer.renewed(&self.server);
+    }
+
     /// No call waits; requests that stand open to hear news do not count.
     pub(super) fn is_idle(&self) -> bool {
         self.pending.len() <= self.standing.load(Ordering::Relaxed)

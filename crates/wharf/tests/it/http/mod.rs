@@ -5,6 +5,7 @@ mod era;
 mod failures;
 mod legacy;
 mod modern;
+mod offers;
 pub(crate) mod server;
 
 use std::sync::Arc;
