@@ -11,5 +11,8 @@ mod desk;
 mod edit;
 mod exit_codes;
 mod listing;
+mod repl;
+mod repl_terminal;
+mod screen;
 mod test_server;
 mod trust;
