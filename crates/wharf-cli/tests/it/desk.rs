@@ -116,9 +116,14 @@ impl Desk {
         Command::new("kill").args(["-0", pid.trim()]).output().unwrap().status.success()
     }
 
-    /// Ends a process that this desk started.
+    /// Kills a process that this desk started.
     pub(crate) fn kill(&self, pid: &str) {
         assert!(Command::new("kill").args(["-KILL", pid.trim()]).status().unwrap().success());
+    }
+
+    /// Asks a process that this desk started to end.
+    pub(crate) fn end(&self, pid: &str) {
+        assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
     }
 
     pub(crate) fn was_started(&self) -> bool {

@@ -167,6 +167,43 @@ fn l101_ctrl_c_ends_a_call_and_not_the_prompt() {
 }
 
 #[test]
+fn l101_a_prompt_that_is_ended_leaves_the_terminal_as_it_was() {
+    let desk = with_good_server();
+    let screen = Screen::open(&desk);
+    screen.command("/mcp connect good", "connected good");
+    screen.text("half a line").ends_with("wharf> half a line");
+    let wharf = fs::read_to_string(desk.home().join("wharf-pid")).unwrap();
+    desk.end(&wharf);
+    let ended = screen.shows("ended with 130");
+    assert!(ended.contains("wharf> half a line\ninterrupted\n"), "{ended}");
+    screen.ends_with("icanon");
+    let server = fs::read_to_string(desk.mark()).unwrap();
+    assert!(!desk.is_alive(&server), "the server is still there");
+}
+
+#[test]
+fn l101_a_question_is_let_go_when_its_server_dies() {
+    let form = json!({
+        "message": "Who are you?",
+        "requestedSchema": {"type": "object", "properties": {
+            "name": {"type": "string"},
+            "age": {"type": "integer"},
+        }},
+    });
+    let steps = [Step::Ask { method: "elicitation/create".into(), params: form }, Step::ReplyWithAnswer];
+    let desk = with_puppet(&Puppet::of(Era::Legacy).on("tool:echo", steps));
+    let screen = Screen::open(&desk);
+    screen.command("/mcp connect pup --allow-all", "connected pup: 1 tool");
+    screen.line("pup.echo", "  name []:");
+    desk.kill(&fs::read_to_string(desk.mark()).unwrap());
+    screen.shows("(nobody waits for the answer any more: press Enter)");
+    screen.key("Enter");
+    let after = screen.prompt();
+    assert!(!after.contains("age"), "{after}");
+    screen.command("/mcp", "NAME");
+}
+
+#[test]
 fn l101_servers_ask_by_a_form_and_their_words_are_escaped() {
     let form = json!({
         "message": "Where to?\u{1b}[2J",

@@ -27,7 +27,8 @@ impl<'a> Screen<'a> {
         let start = desk.home().join("start");
         // The shell stays, so that the end can be seen; it must survive the Ctrl-C that is meant for Wharf.
         let text = format!(
-            "trap : INT\ncd '{}'\nenv -i HOME='{}' PATH=/usr/bin:/bin TERM=screen LANG=C.UTF-8 '{WHARF}' repl\n\
+            "trap : INT\ncd '{}'\nexport HOME='{}'\n\
+             sh -c 'echo $$ > ~/wharf-pid; exec env -i HOME=\"$HOME\" PATH=/usr/bin:/bin TERM=screen \"{WHARF}\" repl'\n\
              echo \"ended with $?\"\nstty -a | grep -o -- '-\\?icanon'\nexec sleep 1000\n",
             desk.project().display(),
             desk.home().display(),
