@@ -102,9 +102,11 @@ impl Reader {
             // The first time there is none.
             let _ = editor.load_history(path);
         }
-        let printer = editor.create_external_printer().map_err(|error| broken(&error))?;
         let busy = Arc::new(AtomicBool::new(false));
-        app.ui.edit_below(above(printer, Arc::clone(&busy))?);
+        // A terminal that can do nothing but write has no way to do it above the line.
+        if let Ok(printer) = editor.create_external_printer() {
+            app.ui.edit_below(above(printer, Arc::clone(&busy))?);
+        }
         let secrets = setup.config.servers.values().map(wharf::config::ServerConfig::redactor).collect();
         let interrupts = Arc::new(Notify::new());
         let mut desk = Desk {

@@ -23,12 +23,16 @@ fn with_good_server() -> Desk {
 /// A desk with a scripted server, as `pup`.
 fn with_puppet(puppet: &Puppet) -> Desk {
     let desk = Desk::new();
+    dock_puppet(&desk, puppet);
+    desk
+}
+
+fn dock_puppet(desk: &Desk, puppet: &Puppet) {
     let script = desk.home().join("script.json");
     fs::write(&script, serde_json::to_string(&puppet.script).unwrap()).unwrap();
     let start = format!("exec '{}' --file '{}'", puppet_path().display(), script.display());
     let server = desk.server("pup", &start);
     desk.user(&format!("[policy]\ncommands = [{server:?}]\n[mcp.pup]\ncommand = {server:?}\n"));
-    desk
 }
 
 #[test]
@@ -84,6 +88,19 @@ fn l22_per_tool_offers_no_more_and_asks_for_each() {
     // Ctrl-C is a no, and ends the command.
     screen.key("C-c").shows("interrupted");
     screen.prompt();
+}
+
+#[test]
+fn l22_a_yes_may_reach_as_far_as_the_session() {
+    let desk = with_good_server();
+    let screen = Screen::open(&desk);
+    screen.command("/mcp connect demo", "connected demo");
+    screen.command("/mcp connect good", "connected good");
+    screen.line("demo.echo message=one", ASKED);
+    screen.command("ss", "\none\n");
+    screen.clear();
+    let unasked = screen.command("good.echo message=two", "\ntwo\n");
+    assert!(!unasked.contains("Allow it?"), "{unasked}");
 }
 
 #[test]
@@ -179,6 +196,29 @@ fn l101_a_prompt_that_is_ended_leaves_the_terminal_as_it_was() {
     screen.ends_with("icanon");
     let server = fs::read_to_string(desk.mark()).unwrap();
     assert!(!desk.is_alive(&server), "the server is still there");
+}
+
+#[test]
+fn l101_a_question_waits_until_the_line_is_done() {
+    let desk = Desk::new();
+    let mark = desk.home().join("ask-now");
+    let form = json!({
+        "message": "Who are you?",
+        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+    });
+    let ask = Step::Ask { method: "elicitation/create".into(), params: form };
+    let steps = [Step::Honest, Step::WaitFor(mark.clone()), ask];
+    dock_puppet(&desk, &Puppet::of(Era::Legacy).on("tool:echo", steps));
+    let screen = Screen::open(&desk);
+    screen.command("/mcp connect pup --allow-all", "connected pup: 1 tool");
+    screen.command("pup.echo", "wharf> pup.echo\n");
+    screen.text("half a line").ends_with("wharf> half a line");
+    fs::write(mark, "").unwrap();
+    screen.shows("server `pup` asks: Who are you?");
+    let asked = screen.ends_with("wharf> half a line");
+    assert!(asked.contains("(press Enter to answer)"), "{asked}");
+    screen.key("C-u").key("Enter").ends_with("  name []:");
+    screen.text("Ada").key("Enter").prompt();
 }
 
 #[test]
