@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use wharf::connect::Progress;
+use wharf::names::ServerName;
 use wharf::registry::Route;
 use wharf::text::Escaped;
 use wharf::{CallOptions, Error};
@@ -72,8 +73,11 @@ impl Repl<'_> {
         if let Some((server, tool)) = halves().find(|(server, _)| self.is_connected(server)) {
             return self.session.find(server, tool).await.map_err(in_words_of_the_prompt);
         }
-        if let Some(config) = halves().find_map(|(server, _)| self.configured(server).ok()) {
-            return Err(self.not_connected(config.name.as_str()));
+        let servers = &self.setup.config.servers;
+        let configured =
+            |(server, _): (&str, &str)| ServerName::parse(server).ok().filter(|s| servers.contains_key(s));
+        if let Some(server) = halves().find_map(configured) {
+            return Err(self.not_connected(server.as_str()));
         }
         let tools = snapshot.tools().iter();
         let known: Vec<String> = tools.map(|route| format!("{}.{}", route.server, route.tool.name)).collect();

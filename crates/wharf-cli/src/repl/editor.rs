@@ -3,7 +3,7 @@
 //! In: wishes for a line, for the prompt or as the answer to a question. Out: what was typed. Whoever reads sits on a
 //! thread of its own, so that waiting for the keyboard holds up nothing else.
 
-use std::io::BufRead as _;
+use std::io::{BufRead as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,7 +60,11 @@ enum Purpose {
 
 /// Puts the terminal back as it was, however the prompt ends.
 #[derive(Debug)]
-pub(super) struct Restore(Termios);
+pub(super) struct Restore {
+    before: Termios,
+    /// Whether a line is still being edited, though nobody will read it.
+    busy: Arc<AtomicBool>,
+}
 
 /// The editor, as its thread has it.
 struct Desk {
@@ -98,9 +102,11 @@ impl Reader {
             // The first time there is none.
             let _ = editor.load_history(path);
         }
-        let printer = editor.create_external_printer().map_err(|error| broken(&error))?;
         let busy = Arc::new(AtomicBool::new(false));
-        app.ui.edit_below(above(printer, Arc::clone(&busy))?);
+        // A terminal that can do nothing but write has no way to do it above the line.
+        if let Ok(printer) = editor.create_external_printer() {
+            app.ui.edit_below(above(printer, Arc::clone(&busy))?);
+        }
         let secrets = setup.config.servers.values().map(wharf::config::ServerConfig::redactor).collect();
         let interrupts = Arc::new(Notify::new());
         let mut desk = Desk {
@@ -111,7 +117,8 @@ impl Reader {
             interrupts: Arc::clone(&interrupts),
         };
         let wishes = serve(move |wish| desk.read(wish))?;
-        Ok((Self { wishes, interrupts, busy }, Restore(before)))
+        let restore = Restore { before, busy: Arc::clone(&busy) };
+        Ok((Self { wishes, interrupts, busy }, restore))
     }
 
     /// Standard input as it comes.
@@ -242,7 +249,10 @@ fn own_folder(file: &Path) -> std::io::Result<()> {
 impl Drop for Restore {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing.
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+        if self.busy.swap(false, Ordering::AcqRel) {
+            let _ = std::io::stdout().write_all(b"\n");
+        }
     }
 }
 

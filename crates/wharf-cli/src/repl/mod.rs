@@ -116,10 +116,11 @@ impl<'a> Repl<'a> {
                 Input::Ended => break,
             };
             let done = tokio::select! {
+                // Ctrl-C at a question closes the question too: whoever pressed it need not hear that it went unanswered.
                 biased;
-                done = self.one(&line) => done,
-                () = interrupted() => Err(Failure::Interrupted),
                 () = self.reader.interrupted() => Err(Failure::Interrupted),
+                () = interrupted() => Err(Failure::Interrupted),
+                done = self.one(&line) => done,
             };
             match done {
                 Ok(Next::Line) => {}

@@ -33,7 +33,8 @@ pub(super) async fn tell(ui: Arc<Ui>, mut events: Receiver<Event>) {
 fn one(ui: &Ui, event: Event, up: &mut HashMap<ServerName, bool>) {
     match event {
         Event::State { server, state: State::Connected, .. } => {
-            if up.insert(server.clone(), true) == Some(false) {
+            let was_up = up.insert(server.clone(), true);
+            if was_up == Some(false) {
                 ui.detail(format_args!("{server} is connected again"));
             }
         }

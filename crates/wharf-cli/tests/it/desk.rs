@@ -111,6 +111,21 @@ impl Desk {
         self.home().join("was-started")
     }
 
+    /// Whether a process is there, by its number.
+    pub(crate) fn is_alive(&self, pid: &str) -> bool {
+        Command::new("kill").args(["-0", pid.trim()]).output().unwrap().status.success()
+    }
+
+    /// Kills a process that this desk started.
+    pub(crate) fn kill(&self, pid: &str) {
+        assert!(Command::new("kill").args(["-KILL", pid.trim()]).status().unwrap().success());
+    }
+
+    /// Asks a process that this desk started to end.
+    pub(crate) fn end(&self, pid: &str) {
+        assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
+    }
+
     pub(crate) fn was_started(&self) -> bool {
         self.mark().exists()
     }

@@ -297,8 +297,13 @@ impl Inbox {
             return;
         };
         let answer = self.peer.request(&self.server, &name, params);
+        let mut closed = self.closed.subscribe();
         tokio::spawn(async move {
-            back(write_answer(&id, &answer.await));
+            tokio::select! {
+                answer = answer => back(write_answer(&id, &answer)),
+                // With the server gone, whoever is asked need not answer any more.
+                _ = closed.wait_for(Option::is_some) => {}
+            }
             drop(slot);
         });
     }
