@@ -1,7 +1,7 @@
 //! What each provider accepts, as data.
 //!
-//! In: a [`Provider`]. Out: its limits and the dialect of JSON Schema it reads. `docs` of the providers change; this is
-//! the one place to change with them. How a schema is brought into a dialect is in `schema`.
+//! In: a [`Provider`]. Out: its limits and the dialect of JSON Schema it reads. Providers change their rules; this is the
+//! one place to change with them. How a schema is brought into a dialect is in `schema`.
 
 use super::Provider;
 
@@ -273,7 +273,7 @@ static FOR_OPENAI: Dialect = JSON_SCHEMA;
 // === impl Rules ===
 
 impl Rules {
-    /// The longest name that every provider takes: one character less than the most common limit, for Gemini.
+    /// The longest name for most. Gemini takes one character less, though its papers promise more.
     const NAME: usize = 64;
 
     pub(super) fn of(provider: Provider) -> Self {

@@ -134,7 +134,14 @@ impl<'a> Walk<'a> {
         self.numbers(&mut node);
         self.arrays(&mut node);
         self.keys(&mut node)?;
-        if node.impossible { Ok(Value::Bool(false)) } else { self.write(node) }
+        let nullable = node.nullable;
+        let done = if node.impossible { Value::Bool(false) } else { self.write(node)? };
+        if done.is_object() || !nullable {
+            return Ok(done);
+        }
+        // Only null fits: a text that may be null is the nearest there is.
+        self.lose("type", How::Rewritten, true);
+        Ok(json!({ "type": "string", "nullable": true }))
     }
 
     /// Spells a schema in today's way, and sees that its keywords are what they must be.
