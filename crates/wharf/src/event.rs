@@ -193,12 +193,25 @@ impl Redacted {
         value
     }
 
+    /// The JSON as text: the very text that it was, unless there are secrets in it.
+    pub fn to_text(&self) -> String {
+        let (before, after) = (self.json.to().unwrap_or(Value::Null), self.to_value());
+        if before == after { self.json.as_str().to_owned() } else { after.to_string() }
+    }
+
     /// Words about the JSON, without what is secret in it.
     pub fn redact(&self, words: &str) -> String {
+        erase_credentials(&self.secrets().redact(words)).into_owned()
+    }
+
+    /// The eraser of known secrets, and of those that stand in this JSON under a credential's name.
+    pub fn secrets(&self) -> Redactor {
         let mut secrets = Vec::new();
         collect(&self.json.to().unwrap_or(Value::Null), false, &mut secrets);
-        let own = Redactor::new(secrets);
-        erase_credentials(&self.redactor.redact(&own.redact(words))).into_owned()
+        match secrets.is_empty() {
+            true => self.redactor.clone(),
+            false => Redactor::of_all([self.redactor.clone(), Redactor::new(secrets)]),
+        }
     }
 
     /// The JSON without the known secrets, and otherwise the very bytes that it was.
@@ -215,7 +228,7 @@ fn erase(value: &mut Value, clean: &dyn Fn(&str) -> String, by_look: bool) {
     // The depth of the value was bounded when it was read.
     match value {
         Value::String(text) if by_look && is_credential_value(text) => *text = ERASED.into(),
-        Value::String(text) => *text = clean(text),
+        Value::String(text) => *text = inner(text, clean, by_look).unwrap_or_else(|| clean(text)),
         Value::Number(number) => {
             let text = number.to_string();
             if clean(&text) != text {
@@ -237,6 +250,15 @@ fn erase(value: &mut Value, clean: &dyn Fn(&str) -> String, by_look: bool) {
         }
         _ => {}
     }
+}
+
+/// JSON that stands in a text, as servers like to answer, without what has the name of a credential in it.
+fn inner(text: &str, clean: &dyn Fn(&str) -> String, by_look: bool) -> Option<String> {
+    let looks_so = by_look && text.trim_start().starts_with(['{', '[']);
+    let before: Value = looks_so.then(|| serde_json::from_str(text).ok())??;
+    let mut after = before.clone();
+    erase(&mut after, clean, by_look);
+    (before != after).then(|| after.to_string())
 }
 
 /// Every value that stands under the name of a credential.

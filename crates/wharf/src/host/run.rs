@@ -242,11 +242,13 @@ impl Host {
                 // A function may pass on what any server said.
                 _ => self.scope.redactor(),
             };
-            let arguments = Redacted::new(arguments.clone(), redactor.clone());
+            let arguments = Redacted::new(arguments.clone(), redactor);
+            // A tool may say again what it was told.
+            let secrets = arguments.secrets();
             let (server, tool) = (route.server.clone(), route.tool.name.clone());
             let mut told = Invocation::of(caller, server, tool, arguments);
             told.local = route.source == Source::Local;
-            told.result = Redacted::new(outcome.raw.clone(), redactor);
+            told.result = Redacted::new(outcome.raw.clone(), secrets);
             told.success = outcome.success;
             told.error = outcome.error.as_ref().map(Error::kind);
             told.took = outcome.took;
