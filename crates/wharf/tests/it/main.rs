@@ -32,6 +32,7 @@ mod policy_remote;
 mod policy_settings;
 mod processes;
 mod schema;
+mod seeds;
 mod sessions;
 mod sse;
 mod state;

@@ -14,4 +14,5 @@ mod node;
 mod process;
 mod python;
 mod rmcp;
+mod seeds;
 mod walk;
