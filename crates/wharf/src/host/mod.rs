@@ -15,6 +15,8 @@ mod run;
 mod scope;
 mod server;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use builder::HostBuilder;
 pub use context::Context;

@@ -138,9 +138,14 @@ impl Scope {
 
     /// Every server that this scope may ask, its own first.
     pub(super) fn all_servers(&self) -> Vec<Arc<Server>> {
-        if self.sees() != Sees::All || self.open().is_err() {
-            return Vec::new();
+        match self.sees() {
+            Sees::All if self.open().is_ok() => self.docked(),
+            _ => Vec::new(),
         }
+    }
+
+    /// Every server that is here, its own first, whoever may ask it.
+    fn docked(&self) -> Vec<Arc<Server>> {
         let own = self.servers.load();
         let mut all: Vec<Arc<Server>> = own.values().cloned().collect();
         if let Some(agent) = &self.agent {
@@ -235,9 +240,9 @@ impl Scope {
         self.pool.close().await;
     }
 
-    /// Erases the secrets of every server that can be reached from here.
+    /// Erases the secrets of every server that is here.
     pub(super) fn redactor(&self) -> Redactor {
-        Redactor::of_all(self.all_servers().iter().map(|server| server.redactor.clone()))
+        Redactor::of_all(self.docked().iter().map(|server| server.redactor.clone()))
     }
 
     /// How far this scope is trusted, or `None` for the program itself.

@@ -242,7 +242,7 @@ impl Session {
     }
 
     /// Closes what is this session's own, and only that, and waits until nothing of it is left. Its calls are refused
-    /// from now on.
+    /// from now on. What it shared is everyone's and stays: [`Session::disconnect`] takes it back before.
     pub async fn close(&self) {
         self.0.close().await;
     }

@@ -381,8 +381,8 @@ proptest! {
                     prop_assert_eq!(memory.commit(&transaction).is_err(), lost);
                     if !lost {
                         model.steps.iter().for_each(|step| apply(&mut values, step));
-                        for slice in 0..2 {
-                            versions[slice] += u64::from(model.steps.iter().any(|step| step.0 == slice));
+                        for (slice, version) in versions.iter_mut().enumerate() {
+                            *version += u64::from(model.steps.iter().any(|step| step.0 == slice));
                         }
                     }
                 },

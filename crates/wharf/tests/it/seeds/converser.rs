@@ -1,12 +1,13 @@
 //! The converser's design: clients, discovery into ensembles, invokers beside local ones.
 
+use std::time::Duration;
+
 use serde_json::json;
-use wharf::Host;
 use wharf::config::{Remote, ServerConfig, Transport};
 use wharf::host::{Ensemble, NoArguments};
 use wharf::names::ServerName;
 use wharf::secret::{Secret, SecretUrl};
-use wharf::{Error, LocalTool};
+use wharf::{CallOptions, Error, Host, LocalTool};
 use wharf_testkit::http::honest_modern;
 use wharf_testkit::{HttpPuppet, Puppet, Step};
 
@@ -114,15 +115,17 @@ async fn error_handling() {
         .on("tool:slow", [Step::Hang])
         .on("tool:babbles", [Step::Raw(r#"{"jsonrpc":"2.0","id":$ID,"result":7}"#.into())]);
     let shelf = Shelf::with(&[("weather_mcp_server", script)]);
-    let mut config = weather_client(&shelf);
-    config.timeout = std::time::Duration::from_millis(500);
+    let config = weather_client(&shelf);
     let mut unreachable = program("unreachable", &["python", "-m", "nobody"]);
     stdio(&mut unreachable).cwd = Some(shelf.folder());
     let host = shelf.builder().servers([config, unreachable]).start().await.unwrap();
     // Whatever goes wrong is a result that says so, and never the end of the conversation.
     assert!(matches!(host.ensemble("unreachable").await, Err(Error::Connection { .. })));
     for (tool, kind) in [("fails", "tool"), ("slow", "timeout"), ("babbles", "protocol")] {
-        let outcome = soon("a call", host.call(&format!("mcp-weather_{tool}"), json!({}))).await;
+        // Only the one that never answers is hurried.
+        let hurry = (tool == "slow").then_some(Duration::from_millis(50));
+        let options = CallOptions { timeout: hurry, ..CallOptions::default() };
+        let outcome = soon("a call", host.call_tool("mcp-weather", tool, json!({}), options)).await;
         assert_eq!(error(&outcome).kind(), kind);
         assert!(outcome.reason.is_some_and(|reason| reason.contains("mcp-weather")));
     }
