@@ -3,7 +3,6 @@
 //! In: facts from every room below. Out: a stream for whoever listens. A slow listener loses the oldest events and is
 //! told how many; it never slows a call down. Secrets are redacted before they get here.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::names::{CallerName, ServerName, ToolName};
-use crate::secret::{Redactor, is_credential_name, is_credential_value};
+use crate::secret::{Redactor, Secret, erase_credentials, is_credential_name, is_credential_value};
 use crate::text::{Escaped, Foreign};
 use crate::wire::Json;
 
@@ -217,31 +216,89 @@ impl Redacted {
     /// The JSON without its secrets.
     pub fn to_value(&self) -> Value {
         let mut value = self.json.to().unwrap_or(Value::Null);
-        self.erase(&mut value);
+        let clean = |text: &str| erase_credentials(&self.redactor.redact(text)).into_owned();
+        erase(&mut value, &clean, true);
         value
     }
 
-    fn erase(&self, value: &mut Value) {
-        // The depth of the value was bounded when it was read.
-        match value {
-            Value::String(text) if is_credential_value(text) => *text = ERASED.into(),
-            Value::String(text) => {
-                if let Cow::Owned(clean) = self.redactor.redact(text) {
-                    *text = clean;
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.erase(item)),
-            Value::Object(members) => {
-                for (key, member) in members.iter_mut() {
-                    match member {
-                        Value::Null | Value::Bool(_) => {}
-                        _ if is_credential_name(key) => *member = ERASED.into(),
-                        _ => self.erase(member),
-                    }
-                }
-            }
-            _ => {}
+    /// The JSON as text: the very text that it was, unless there are secrets in it.
+    pub fn to_text(&self) -> String {
+        let (before, after) = (self.json.to().unwrap_or(Value::Null), self.to_value());
+        if before == after { self.json.as_str().to_owned() } else { after.to_string() }
+    }
+
+    /// Words about the JSON, without what is secret in it.
+    pub fn redact(&self, words: &str) -> String {
+        erase_credentials(&self.secrets().redact(words)).into_owned()
+    }
+
+    /// The eraser of known secrets, and of those that stand in this JSON under a credential's name.
+    pub fn secrets(&self) -> Redactor {
+        let mut secrets = Vec::new();
+        collect(&self.json.to().unwrap_or(Value::Null), false, &mut secrets);
+        match secrets.is_empty() {
+            true => self.redactor.clone(),
+            false => Redactor::of_all([self.redactor.clone(), Redactor::new(secrets)]),
         }
+    }
+
+    /// The JSON without the known secrets, and otherwise the very bytes that it was.
+    pub fn to_json(&self) -> Json {
+        let Ok(before) = self.json.to::<Value>() else { return self.json.clone() };
+        let mut after = before.clone();
+        erase(&mut after, &|text| self.redactor.redact(text).into_owned(), false);
+        if before == after { self.json.clone() } else { Json::from(after) }
+    }
+}
+
+/// Erases every secret that `clean` finds, and by choice also what has the name or the shape of a credential.
+fn erase(value: &mut Value, clean: &dyn Fn(&str) -> String, by_look: bool) {
+    // The depth of the value was bounded when it was read.
+    match value {
+        Value::String(text) if by_look && is_credential_value(text) => *text = ERASED.into(),
+        Value::String(text) => *text = inner(text, clean, by_look).unwrap_or_else(|| clean(text)),
+        Value::Number(number) => {
+            let text = number.to_string();
+            if clean(&text) != text {
+                *value = ERASED.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| erase(item, clean, by_look)),
+        Value::Object(members) => {
+            let cleaned = std::mem::take(members).into_iter().map(|(key, mut member)| {
+                match member {
+                    Value::Null | Value::Bool(_) => {}
+                    _ if by_look && is_credential_name(&key) => member = ERASED.into(),
+                    _ => erase(&mut member, clean, by_look),
+                }
+                // A secret may stand in a key, too.
+                (clean(&key), member)
+            });
+            *members = cleaned.collect();
+        }
+        _ => {}
+    }
+}
+
+/// JSON that stands in a text, as servers like to answer, without what has the name of a credential in it.
+fn inner(text: &str, clean: &dyn Fn(&str) -> String, by_look: bool) -> Option<String> {
+    let looks_so = by_look && text.trim_start().starts_with(['{', '[']);
+    let before: Value = looks_so.then(|| serde_json::from_str(text).ok())??;
+    let mut after = before.clone();
+    erase(&mut after, clean, by_look);
+    (before != after).then(|| after.to_string())
+}
+
+/// Every value that stands under the name of a credential.
+fn collect(value: &Value, named: bool, found: &mut Vec<Secret>) {
+    match value {
+        Value::String(text) if named => found.push(Secret::new(text.as_str())),
+        Value::Number(number) if named => found.push(Secret::new(number.to_string())),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, named, found)),
+        Value::Object(members) => {
+            members.iter().for_each(|(key, member)| collect(member, named || is_credential_name(key), found));
+        }
+        _ => {}
     }
 }
 

@@ -125,13 +125,22 @@ impl Redactor {
 
     /// The text with every known secret as `***`. Secrets that overlap are erased together.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut found: Vec<Range<usize>> =
-            self.0.iter().flat_map(|secret| occurrences(text, secret.expose())).collect();
+        self.redact_beginning(text, text.len())
+    }
+
+    /// The same for the first so many bytes of a text, or one character less. A secret that stands across the cut is
+    /// erased as well: what is cut first could not be recognised any more.
+    pub fn redact_beginning<'a>(&self, text: &'a str, max: usize) -> Cow<'a, str> {
+        let end = text.floor_char_boundary(max);
+        let longest = self.0.iter().map(|secret| secret.expose().len()).max().unwrap_or_default();
+        let searched = &text[..text.ceil_char_boundary(end.saturating_add(longest))];
+        let found = self.0.iter().flat_map(|secret| occurrences(searched, secret.expose()));
+        let mut found: Vec<Range<usize>> = found.filter(|place| place.start < end).collect();
         if found.is_empty() {
-            return Cow::Borrowed(text);
+            return Cow::Borrowed(&text[..end]);
         }
         found.sort_by_key(|place| place.start);
-        let mut out = String::with_capacity(text.len());
+        let mut out = String::with_capacity(end);
         let mut copied = 0;
         for place in found {
             if place.start >= copied {
@@ -141,8 +150,16 @@ impl Redactor {
             }
             copied = copied.max(place.end);
         }
-        out.push_str(&text[copied..]);
+        out.push_str(text.get(copied..end).unwrap_or_default());
         Cow::Owned(out)
+    }
+
+    /// Knows the secrets of all of these.
+    pub fn of_all(redactors: impl IntoIterator<Item = Self>) -> Self {
+        let mut known: Vec<Secret> = redactors.into_iter().flat_map(|r| r.0.to_vec()).collect();
+        known.sort_by(|a, b| a.expose().cmp(b.expose()));
+        known.dedup();
+        Self(known.into())
     }
 }
 
@@ -242,6 +259,37 @@ pub fn is_credential_value(value: &str) -> bool {
     ];
     let long_enough = value.len() >= 16;
     long_enough && (prefixes.iter().any(|p| value.starts_with(p)) || looks_like_jwt(value))
+}
+
+/// A text without the words in it that have such a shape.
+pub fn erase_credentials(text: &str) -> Cow<'_, str> {
+    if let Some(begin) = text.find("-----BEGIN ") {
+        // A key fills many lines, none of which looks like one.
+        let rest = &text[begin..];
+        let end = rest.find("-----END ").map_or(rest.len(), |end| rest.len().min(end + "-----END ".len()));
+        let (before, after) = (erase_credentials(&text[..begin]), erase_credentials(&rest[end..]));
+        return Cow::Owned(format!("{before}***{after}"));
+    }
+    let in_word = |c: char| c.is_ascii_alphanumeric() || "_-.+/=~".contains(c);
+    let mut out = String::new();
+    let (mut copied, mut from, mut scheme) = (0, 0, false);
+    while let Some(start) = text[from..].find(in_word).map(|at| from + at) {
+        let end = text[start..].find(|c| !in_word(c)).map_or(text.len(), |at| start + at);
+        let word = &text[start..end];
+        let follows = scheme && word.len() >= SHORTEST_REDACTED && text[from..start] == *" ";
+        if follows || is_credential_value(word) {
+            out.push_str(&text[copied..start]);
+            out.push_str("***");
+            copied = end;
+        }
+        scheme = word.eq_ignore_ascii_case("bearer");
+        from = end;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
 }
 
 fn looks_like_jwt(value: &str) -> bool {

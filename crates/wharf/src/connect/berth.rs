@@ -185,15 +185,20 @@ impl Dock {
         Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
     }
 
-    pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
-        let redactor = match &config.transport {
+    /// Erases everything secret that a server is given.
+    pub(crate) fn redactor(&self, config: &ServerConfig) -> Redactor {
+        match &config.transport {
             // What it is handed of our own environment is as secret as what it is given.
             Transport::Stdio(stdio) => {
                 let passed = stdio.env_passthrough.iter().filter_map(|name| self.environment.get(name));
                 Redactor::new(stdio.env.values().cloned().chain(passed.map(Secret::new)))
             }
             _ => config.redactor(),
-        };
+        }
+    }
+
+    pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
+        let redactor = self.redactor(config);
         let monitor = Monitor { events: self.events.clone(), debug: config.debug, redactor };
         Inbox::new(config.name.clone(), self.limits.clone(), Arc::clone(&self.peer), monitor)
     }

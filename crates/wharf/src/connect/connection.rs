@@ -251,10 +251,13 @@ impl Wire {
         let server = self.server.clone();
         match ended {
             Ended::Answer(Ok(result)) => Ok(result),
-            Ended::Answer(Err(Failure::Rpc(rpc))) => Err(match request.tool {
-                Some(tool) => Error::Tool { server, tool: tool.clone(), rpc },
-                None => Error::Rpc { server, method: request.method.to_owned(), rpc },
-            }),
+            Ended::Answer(Err(Failure::Rpc(rpc))) => {
+                let rpc = self.inbox.monitor.clean(rpc);
+                Err(match request.tool {
+                    Some(tool) => Error::Tool { server, tool: tool.clone(), rpc },
+                    None => Error::Rpc { server, method: request.method.to_owned(), rpc },
+                })
+            }
             Ended::Answer(Err(Failure::Malformed(reason))) => {
                 let reason = format!("its answer to `{}` cannot be taken: {reason}", request.method);
                 Err(Error::Protocol { server, reason, stderr: self.link.stderr() })

@@ -277,8 +277,8 @@ fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
         Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
             if banner.left == 0 {
-                let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
-                let shown = inbox.monitor.redactor.redact(&shown).into_owned();
+                let text = String::from_utf8_lossy(&text);
+                let shown = inbox.monitor.redactor.redact_beginning(&text, 200).into_owned();
                 let reason = format!(
                     "it writes other things than messages to its standard output, for example `{}`",
                     crate::text::Escaped(&shown)

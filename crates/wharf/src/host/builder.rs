@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::peer::HostPeer;
@@ -205,7 +204,7 @@ impl HostBuilder {
             policy: self.policy,
             validators: Validators::default(),
             events: self.events,
-            sessions: AtomicU64::new(0),
+            sessions: Mutex::default(),
         };
         Ok(Host { core: Arc::new(core), scope: Arc::new(scope) })
     }

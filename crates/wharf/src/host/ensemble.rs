@@ -43,7 +43,7 @@ impl Ensemble {
         let listing = host.tools_of(name).await?;
         let connection = server.berth.connection().await?;
         let routes =
-            listing.snapshot.tools().iter().filter(|r| r.server == server.config.name).cloned().collect();
+            listing.snapshot.tools().iter().filter(|r| r.is_of(&server.config.name)).cloned().collect();
         Ok(Self { host: host.clone(), config: Arc::clone(&server.config), connection, routes })
     }
 

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 
-use super::server::{Demand, Server};
-use super::{Host, ServerRef};
+use super::docking::Opening;
+use super::server::Demand;
+use super::{Host, ServerRef, unknown_of};
+use crate::catalog::Rejected;
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
 use crate::names::{ServerName, ToolName};
+use crate::policy::is_visible;
+use crate::registry::ServerTools;
 use crate::wire::Json;
 
 /// One server to take in.
@@ -35,7 +39,7 @@ impl Host {
     /// Takes in a server's tools, and gives the names that callers use, in the server's order. If anything is not as it
     /// was asked for, nothing is taken in.
     pub async fn load(&self, load: Load) -> Result<Vec<Arc<str>>> {
-        let (mut config, before) = self.meant(load.server, load.update)?;
+        let (mut config, replace) = self.meant(load.server, load.update)?;
         if let Some(tools) = &load.tools {
             config.enabled_tools = Some(narrowed(&config, tools)?);
         }
@@ -44,30 +48,40 @@ impl Host {
             let tool = ToolName::parse(&tool).map_err(|e| Error::config(e.to_string()))?;
             demands.insert(tool, demand);
         }
-        let chosen = load.tools.unwrap_or_default();
-        let demanded: Vec<ToolName> = demands.keys().cloned().collect();
-        let server = self.scope.add(config);
-        server.demands.store(Arc::new(demands));
-        match self
-            .names_of(&server, chosen.iter().map(String::as_str).chain(demanded.iter().map(ToolName::as_str)))
-            .await
-        {
-            Ok(names) => Ok(names),
+        let needed: Vec<String> = load.tools.into_iter().flatten().collect();
+        let needed = needed.iter().map(String::as_str).chain(demands.keys().map(ToolName::as_str));
+        // Nobody sees it until it is as it was asked for: what is there stays as it is until then.
+        let opening = Opening::new(&self.scope, config)?;
+        let server = Arc::clone(&opening.server);
+        let looked = server.look(None).await;
+        let offered = match looked.and_then(|(offered, rejected)| complete(offered, &rejected, needed)) {
+            Ok(offered) => offered,
             Err(error) => {
-                match before {
-                    Some(before) => self.scope.put(&before),
-                    None => drop(self.scope.remove(&server.config.name).await),
-                }
-                Err(error)
+                opening.give_up().await;
+                return Err(error);
             }
+        };
+        server.demands.store(Arc::new(demands));
+        if !self.scope.put(&server, replace) {
+            opening.give_up().await;
+            return Err(taken(&server.config.name));
         }
+        self.scope.publish(&server, offered);
+        if let Err(closed) = self.scope.open() {
+            self.scope.remove(&server).await;
+            return Err(closed);
+        }
+        let snapshot = self.scope.registry.snapshot();
+        let own = snapshot.tools().iter().filter(|route| route.is_of(&server.config.name));
+        Ok(own.map(|route| Arc::clone(&route.public)).collect())
     }
 
     /// Takes in several servers side by side. Each is reported by itself: one that fails does not keep the others out.
     pub async fn load_all(&self, load: LoadAll) -> IndexMap<ServerName, Result<Vec<Arc<str>>>> {
         let LoadAll { servers, only, update } = load;
-        let wanted =
-            |name: &ServerName| only.as_ref().is_none_or(|only| only.iter().any(|n| n == name.as_str()));
+        // As a person writes them, like the names in a configuration.
+        let same = |wanted: &String, name: &ServerName| ServerName::parse(wanted).as_ref() == Ok(name);
+        let wanted = |name: &ServerName| only.as_ref().is_none_or(|only| only.iter().any(|n| same(n, name)));
         let loads = servers.into_iter().filter(|config| wanted(&config.name)).map(|config| async move {
             let name = config.name.clone();
             let load = Load { update, ..Load::new(config) };
@@ -88,40 +102,40 @@ impl Host {
         loaded
     }
 
-    /// The configuration that is meant, and the server that has its name now.
-    fn meant(&self, server: ServerRef, update: bool) -> Result<(ServerConfig, Option<Arc<Server>>)> {
+    /// The configuration that is meant, and whether it may stand in the place of one of its name.
+    fn meant(&self, server: ServerRef, update: bool) -> Result<(ServerConfig, bool)> {
         match server {
-            ServerRef::Named(name) => {
-                let known = self.scope.server(&name)?;
-                Ok((ServerConfig::clone(&known.config), Some(known)))
-            }
+            // It is there already, and this says which of its tools, and how.
+            ServerRef::Named(name) => Ok((ServerConfig::clone(&self.scope.server(&name)?.config), true)),
             ServerRef::Inline(config) => {
                 self.scope.admit(&config)?;
-                let before = self.scope.servers.load().get(&config.name).cloned();
-                if before.is_some() && !update {
-                    return Err(Error::Config {
-                        message: format!("server `{}` is registered already", config.name),
-                        hint: Some("use `update` to put this one in its place, or another name".into()),
-                    });
+                if !update && self.scope.servers.load().contains_key(&config.name) {
+                    return Err(taken(&config.name));
                 }
-                Ok((*config, before))
+                Ok((*config, update))
             }
         }
     }
+}
 
-    async fn names_of<'a>(
-        &self,
-        server: &Server,
-        needed: impl Iterator<Item = &'a str>,
-    ) -> Result<Vec<Arc<str>>> {
-        let listing = self.tools_of(server.config.name.as_str()).await?;
-        for tool in needed {
-            if listing.snapshot.find(server.config.name.as_str(), tool).is_none() {
-                return Err(listing.unknown_of(&server.config, tool));
-            }
-        }
-        let own = listing.snapshot.tools().iter().filter(|route| route.server == server.config.name);
-        Ok(own.map(|route| Arc::clone(&route.public)).collect())
+fn taken(name: &ServerName) -> Error {
+    Error::Config {
+        message: format!("server `{name}` is registered already"),
+        hint: Some("use `update` to put this one in its place, or another name".into()),
+    }
+}
+
+/// What a server offers, if every tool that is needed is in it.
+fn complete<'a>(
+    offered: ServerTools,
+    rejected: &[Rejected],
+    mut needed: impl Iterator<Item = &'a str>,
+) -> Result<ServerTools> {
+    let config = &offered.config;
+    let names = || offered.tools.iter().map(|tool| &tool.name).filter(|name| is_visible(config, name));
+    match needed.find(|needed| !names().any(|name| name.as_str() == *needed)) {
+        Some(missing) => Err(unknown_of(&config.name, missing, rejected.iter(), names())),
+        None => Ok(offered),
     }
 }
 
@@ -129,7 +143,7 @@ impl Host {
 fn narrowed(config: &ServerConfig, tools: &[String]) -> Result<Vec<String>> {
     for tool in tools {
         let name = ToolName::parse(tool).map_err(|e| Error::config(e.to_string()))?;
-        if !crate::policy::is_visible(config, &name) {
+        if !is_visible(config, &name) {
             return Err(Error::Denied {
                 what: format!("tool `{name}` of server `{}`", config.name),
                 rule: format!("the lists of tools of server `{}`", config.name),

@@ -46,10 +46,17 @@ pub struct LocalTool {
     set: String,
     description: String,
     input: Value,
-    output: Option<Value>,
+    output: Option<Output>,
     ask: bool,
     timeout: Option<Duration>,
     handler: Handler,
+}
+
+/// What a structured result looks like. One that is not an object by its type stands in one, under `result`.
+#[derive(Clone)]
+struct Output {
+    schema: Value,
+    in_object: bool,
 }
 
 /// A local tool that has been registered.
@@ -60,6 +67,8 @@ pub(super) struct Function {
     pub(super) prefix: String,
     pub(super) ask: bool,
     pub(super) timeout: Option<Duration>,
+    /// Its result stands in an object whatever it is.
+    in_object: bool,
     handler: Handler,
 }
 
@@ -69,7 +78,11 @@ pub struct NoArguments {}
 
 /// What a local tool answers. Text, or anything that serializes by [`Reply::structured`].
 #[derive(Clone, Debug)]
-pub struct Reply(Value);
+pub struct Reply {
+    content: Vec<Value>,
+    structured: Option<Value>,
+    failed: bool,
+}
 
 /// What went wrong in a handler.
 #[derive(Debug)]
@@ -173,7 +186,7 @@ impl LocalTool {
     /// Says what its structured result looks like.
     #[must_use]
     pub fn returns<R: JsonSchema>(mut self) -> Self {
-        self.output = Some(result_schema(schema_of::<R>()));
+        self.output = Some(Output::of(schema_of::<R>()));
         self
     }
 
@@ -212,14 +225,15 @@ impl LocalTool {
         }
         let mut raw =
             json!({ "name": self.name, "description": self.description, "inputSchema": self.input });
+        let in_object = self.output.as_ref().is_some_and(|output| output.in_object);
         if let Some(output) = self.output {
-            raw["outputSchema"] = output;
+            raw["outputSchema"] = output.schema;
         }
         let tool = Tool::read(Json::of(&raw)).map_err(|reason| {
             Error::config(format!("the local tool `{}` cannot be used: {reason}", self.name))
         })?;
         let (ask, timeout, handler) = (self.ask, self.timeout, self.handler);
-        Ok(Function { tool: Arc::new(tool), set, prefix, ask, timeout, handler })
+        Ok(Function { tool: Arc::new(tool), set, prefix, ask, timeout, in_object, handler })
     }
 }
 
@@ -227,18 +241,22 @@ fn schema_of<T: JsonSchema>() -> Value {
     schemars::schema_for!(T).to_value()
 }
 
-/// A structured result is an object: anything else stands in one, as [`Reply::structured`] puts it.
-fn result_schema(mut schema: Value) -> Value {
-    if schema["type"] == "object" {
-        return schema;
+// === impl Output ===
+
+impl Output {
+    fn of(mut schema: Value) -> Self {
+        if schema["type"] == "object" {
+            return Self { schema, in_object: false };
+        }
+        // Definitions are referred to from the root.
+        let definitions = schema.as_object_mut().and_then(|members| members.remove("$defs"));
+        let mut outer =
+            json!({ "type": "object", "properties": { "result": schema }, "required": ["result"] });
+        if let Some(definitions) = definitions {
+            outer["$defs"] = definitions;
+        }
+        Self { schema: outer, in_object: true }
     }
-    // Definitions are referred to from the root.
-    let definitions = schema.as_object_mut().and_then(|members| members.remove("$defs"));
-    let mut outer = json!({ "type": "object", "properties": { "result": schema }, "required": ["result"] });
-    if let Some(definitions) = definitions {
-        outer["$defs"] = definitions;
-    }
-    outer
 }
 
 // === impl Function ===
@@ -248,8 +266,8 @@ impl Function {
     pub(super) async fn run(&self, arguments: Json, context: Context) -> Result<Json> {
         let call = AssertUnwindSafe(async { (self.handler)(arguments, context).await });
         match call.catch_unwind().await {
-            Ok(Ok(Reply(result))) => Ok(Json::of(&result)),
-            Ok(Err(Failure::Tool(message))) => Ok(Json::of(&failed(&message))),
+            Ok(Ok(reply)) => Ok(reply.into_json(self.in_object)),
+            Ok(Err(Failure::Tool(message))) => Ok(Reply::failed(message).into_json(false)),
             Ok(Err(Failure::Arguments(problem))) => {
                 let (server, tool) = (self.set.clone(), self.tool.name.clone());
                 Err(Error::Arguments { server, tool, problems: vec![problem] })
@@ -258,7 +276,7 @@ impl Function {
                 let said = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
                 let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
                 let said = said.map(|s| format!(": {s}")).unwrap_or_default();
-                Ok(Json::of(&failed(&format!("the tool panicked{said}"))))
+                Ok(Reply::failed(format!("the tool panicked{said}")).into_json(false))
             }
         }
     }
@@ -268,46 +286,58 @@ impl Function {
     }
 }
 
-fn failed(message: &str) -> Value {
-    json!({ "content": [{ "type": "text", "text": message }], "isError": true })
-}
-
 // === impl Reply ===
 
 impl Reply {
     /// A text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self(json!({ "content": [{ "type": "text", "text": text.into() }] }))
+        Self::block(json!({ "type": "text", "text": text.into() }))
     }
 
     /// A picture.
     pub fn image(bytes: &[u8], mime_type: &str) -> Self {
         use base64::Engine as _;
         let data = base64::engine::general_purpose::STANDARD.encode(bytes);
-        Self(json!({ "content": [{ "type": "image", "data": data, "mimeType": mime_type }] }))
+        Self::block(json!({ "type": "image", "data": data, "mimeType": mime_type }))
     }
 
     /// A value that programs read, with the same as text for models. A value that is not an object stands in one, under
-    /// `result`.
+    /// `result`. One that cannot be written as JSON makes the call a failure.
     pub fn structured(value: &impl Serialize) -> Self {
-        let value = serde_json::to_value(value).unwrap_or_default();
-        let text = value.to_string();
-        let value = if value.is_object() { value } else { json!({ "result": value }) };
-        Self(json!({ "content": [{ "type": "text", "text": text }], "structuredContent": value }))
+        match serde_json::to_value(value) {
+            Ok(value) => Self { structured: Some(value.clone()), ..Self::text(value.to_string()) },
+            Err(error) => Self::failed(format!("the result cannot be written as JSON: {error}")),
+        }
     }
 
     /// Everything of this and of another, in this order.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
-        if let (Some(own), Value::Object(mut more)) = (self.0["content"].as_array_mut(), other.0) {
-            if let Some(Value::Array(blocks)) = more.remove("content") {
-                own.extend(blocks);
-            }
-            if let Some(structured) = more.remove("structuredContent") {
-                self.0["structuredContent"] = structured;
-            }
-        }
+        self.content.extend(other.content);
+        self.structured = other.structured.or(self.structured);
+        self.failed |= other.failed;
         self
+    }
+
+    fn block(block: Value) -> Self {
+        Self { content: vec![block], structured: None, failed: false }
+    }
+
+    fn failed(message: String) -> Self {
+        Self { failed: true, ..Self::text(message) }
+    }
+
+    /// In the protocol's shape.
+    fn into_json(self, in_object: bool) -> Json {
+        let mut result = json!({ "content": self.content });
+        if let Some(value) = self.structured {
+            let in_object = in_object || !value.is_object();
+            result["structuredContent"] = if in_object { json!({ "result": value }) } else { value };
+        }
+        if self.failed {
+            result["isError"] = true.into();
+        }
+        Json::of(&result)
     }
 }
 
@@ -325,7 +355,7 @@ impl From<&str> for Reply {
 
 impl From<()> for Reply {
     fn from((): ()) -> Self {
-        Self(json!({ "content": [] }))
+        Self { content: Vec::new(), structured: None, failed: false }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod builder;
 mod context;
+mod docking;
 mod ensemble;
 mod load;
 mod local;
@@ -15,6 +16,8 @@ mod run;
 mod scope;
 mod server;
 mod session;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 pub use builder::HostBuilder;
@@ -25,8 +28,7 @@ pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
 pub use offers::Everywhere;
 pub use session::{Docking, Session, SessionBuilder};
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -41,7 +43,7 @@ use crate::event::Bus;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
-use crate::registry::{Route, Snapshot};
+use crate::registry::{Route, Snapshot, Source};
 use crate::session::{Extensions, Memory, State};
 use crate::wire::Json;
 use scope::Scope;
@@ -61,7 +63,8 @@ struct Core {
     policy: Policy,
     validators: Validators,
     events: Bus,
-    sessions: AtomicU64,
+    /// How many sessions there were, and those that there are.
+    sessions: Mutex<(u64, Vec<Weak<Scope>>)>,
 }
 
 /// What was found when servers were asked for their tools.
@@ -145,9 +148,11 @@ impl Host {
 
     /// Takes a server away, with its tools and its connection. False if there is none of that name here.
     pub async fn remove_server(&self, server: &str) -> bool {
-        match ServerName::parse(server) {
-            Ok(name) => self.scope.remove(&name).await,
-            Err(_) => false,
+        let name = ServerName::parse(server).ok();
+        let known = name.and_then(|name| self.scope.servers.load().get(&name).cloned());
+        match known {
+            Some(server) => self.scope.remove(&server).await,
+            None => false,
         }
     }
 
@@ -155,7 +160,10 @@ impl Host {
     pub fn berth(&self, server: impl Into<ServerRef>) -> Result<Berth> {
         match server.into() {
             ServerRef::Named(name) => Ok(self.scope.server(&name)?.berth.clone()),
-            ServerRef::Inline(config) => Ok(self.scope.pool.berth(&config)),
+            ServerRef::Inline(config) => {
+                self.scope.admit(&config)?;
+                Ok(self.scope.pool.berth(&config))
+            }
         }
     }
 
@@ -238,7 +246,7 @@ impl Host {
             return Ok(route);
         }
         self.why_hidden(|shared| shared.find(server, tool).cloned())?;
-        let known = self.scope.server(server)?;
+        let known = self.scope.server(server).map_err(|error| self.unknown_in_set(server, tool, error))?;
         if let Some(route) = fresh(known.config.name.as_str()) {
             return Ok(route);
         }
@@ -259,17 +267,38 @@ impl Host {
         Ok(Callable::new(self.clone(), self.find(server, tool).await?))
     }
 
-    /// Closes every connection and waits until nothing is left. Doing it twice is doing it once. A session closes what
-    /// is its own.
+    /// Closes every connection, those of sessions too, and waits until nothing is left. Doing it twice is doing it once.
+    /// They are made again when they are needed. A session closes what is its own, for good.
     pub async fn close(&self) {
+        if self.scope.agent.is_none() {
+            let scopes = self.core.scopes();
+            futures_util::future::join_all(scopes.iter().map(|scope| scope.disconnect())).await;
+        }
         self.scope.close().await;
+    }
+
+    /// What is no server may be a set of local tools that lacks this one.
+    fn unknown_in_set(&self, set: &str, tool: &str, error: Error) -> Error {
+        let snapshot = self.scope.registry.snapshot();
+        let in_set = |route: &&Route| route.source == Source::Local && route.server.as_str() == set;
+        match (error, snapshot.tools().iter().find(in_set)) {
+            (Error::UnknownServer { .. }, Some(route)) => {
+                let known = snapshot.tools().iter().filter(in_set).map(|route| &route.tool.name);
+                unknown_of(&route.server, tool, std::iter::empty(), known)
+            }
+            (error, _) => error,
+        }
     }
 
     async fn list(&self, servers: Vec<Arc<Server>>) -> Listing {
         let order: Vec<ServerName> = servers.iter().map(|server| server.config.name.clone()).collect();
         let asked = futures_util::stream::iter(servers).map(|server| async move {
-            let (peer, registry) = self.scope.home(&server);
-            let answer = server.refresh(peer, registry).await;
+            let home = self.scope.home(&server);
+            let looked = server.look(Some(&home.peer)).await;
+            let answer = looked.map(|(offered, rejected)| {
+                home.publish(&server, offered);
+                rejected
+            });
             (server, answer)
         });
         let mut answers: Vec<_> = asked.buffer_unordered(STARTING).collect().await;
@@ -325,13 +354,45 @@ impl Listing {
     }
 
     fn unknown_of(&self, server: &ServerConfig, tool: &str) -> Error {
-        let rejected = self.rejected.iter().find(|(name, r)| *name == server.name && r.name.raw() == tool);
-        if let (Some((_, rejected)), Ok(tool)) = (rejected, ToolName::parse(tool)) {
-            return Error::Schema { server: server.name.clone(), tool, reason: rejected.reason.clone() };
-        }
-        let own = self.snapshot.tools().iter().filter(|route| route.server == server.name);
-        let hint = builder::did_you_mean(tool, own.map(|route| route.tool.name.as_str()));
-        Error::UnknownTool { name: format!("{}/{tool}", server.name), hint }
+        let rejected = self.rejected.iter().filter(|(name, _)| *name == server.name).map(|(_, r)| r);
+        let own = self.snapshot.tools().iter().filter(|route| route.is_of(&server.name));
+        unknown_of(&server.name, tool, rejected, own.map(|route| &route.tool.name))
+    }
+}
+
+/// A server has no such tool, or has it and it cannot be used.
+fn unknown_of<'a>(
+    server: &ServerName,
+    tool: &str,
+    mut rejected: impl Iterator<Item = &'a Rejected>,
+    known: impl Iterator<Item = &'a ToolName>,
+) -> Error {
+    if let (Some(rejected), Ok(tool)) = (rejected.find(|r| r.name.raw() == tool), ToolName::parse(tool)) {
+        return Error::Schema { server: server.clone(), tool, reason: rejected.reason.clone() };
+    }
+    let hint = builder::did_you_mean(tool, known.map(ToolName::as_str));
+    Error::UnknownTool { name: format!("{server}/{tool}"), hint }
+}
+
+// === impl Core ===
+
+impl Core {
+    /// A number for a new session.
+    fn next(&self) -> u64 {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.0 += 1;
+        sessions.0
+    }
+
+    fn enlist(&self, scope: &Arc<Scope>) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.1.retain(|known| known.strong_count() > 0);
+        sessions.1.push(Arc::downgrade(scope));
+    }
+
+    fn scopes(&self) -> Vec<Arc<Scope>> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.1.iter().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -69,7 +69,7 @@ impl Host {
     /// Hears when a resource changes, as long as the subscription is held. It outlives lost connections.
     pub async fn subscribe(&self, server: &str, uri: &str) -> Result<Subscription> {
         let watch = |s: Arc<Server>, c| async move {
-            let (peer, _) = self.scope.home(&s);
+            let peer = &self.scope.home(&s).peer;
             peer.watchers.subscribe(&c, uri, s.config.timeout).await
         };
         self.use_server(server, method::SUBSCRIBE, watch).await
@@ -130,7 +130,7 @@ impl Host {
     pub async fn set_log_level(&self, server: &str, level: LogLevel) -> Result<()> {
         let set = |s: Arc<Server>, c| async move {
             call::set_log_level(&c, level, s.config.timeout).await?;
-            self.scope.home(&s).0.remember_level(&s.config.name, level);
+            self.scope.home(&s).peer.remember_level(&s.config.name, level);
             Ok(())
         };
         self.use_server(server, method::SET_LEVEL, set).await

@@ -10,6 +10,7 @@ use super::scope::Functions;
 use crate::error::{Error, Result};
 use crate::mcp::Tool;
 use crate::names::ServerName;
+use crate::registry::Snapshot;
 
 impl Host {
     /// Adds a tool of the program's own, and gives the name that callers use. Refuses one whose name is taken. In a
@@ -42,6 +43,7 @@ impl Host {
     }
 
     fn put(&self, tool: LocalTool, update: bool) -> Result<Arc<str>> {
+        self.scope.open()?;
         let function = Arc::new(tool.define()?);
         let _one_at_a_time = self.scope.registering.lock().unwrap_or_else(PoisonError::into_inner);
         let mut functions = Functions::clone(&self.scope.functions.load());
@@ -57,8 +59,9 @@ impl Host {
             });
         }
         functions.insert(function.key(), Arc::clone(&function));
-        self.publish(functions, &function.set, &function.prefix);
-        Ok(public.into())
+        let shown = self.publish(functions, &function.set, &function.prefix);
+        let route = shown.find_local(function.set.as_str(), function.tool.name.as_str());
+        Ok(route.map_or_else(|| public.into(), |route| Arc::clone(&route.public)))
     }
 
     /// The handlers first: a name that is shown can be called.
@@ -67,11 +70,11 @@ impl Host {
         functions: IndexMap<(ServerName, crate::names::ToolName), Arc<Function>>,
         set: &ServerName,
         prefix: &str,
-    ) {
+    ) -> Arc<Snapshot> {
         let tools: Arc<[Arc<Tool>]> =
             functions.values().filter(|f| f.set == *set).map(|f| Arc::clone(&f.tool)).collect();
         self.scope.functions.store(Arc::new(functions));
-        self.scope.registry.replace_local(set, prefix, tools);
+        self.scope.registry.replace_local(set, prefix, tools)
     }
 }
 

@@ -1,20 +1,21 @@
 //! The way of a call, one line a room.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::context::Context;
+use super::context::{Context, Report};
 use super::local::Function;
 use super::scope::{Reducer, Target};
 use super::server::Server;
 use super::{CallOptions, Host};
 use crate::ask;
 use crate::call::{self, Call, OnProgress};
-use crate::connect::Progress;
 use crate::error::{Error, Result, StderrTail};
 use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
@@ -22,10 +23,11 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{CallPermit, Decision, Subject};
 use crate::registry::{Route, Snapshot, Source};
-use crate::secret::Redactor;
 use crate::session::Transaction;
 use crate::wire::Json;
 
+/// How far the hard limit lies behind the timeout, unless the caller says otherwise.
+const HARD_FACTOR: u32 = 20;
 /// How many reports of progress may wait for a slow listener.
 const PROGRESS_WAITING: usize = 64;
 /// A timeout that nobody reaches.
@@ -35,19 +37,20 @@ impl Host {
     /// Calls a tool. What is remembered is as it was unless the call succeeds.
     pub(super) async fn run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
-        let caller = options.caller.clone().unwrap_or_else(|| self.scope.caller.clone());
-        let reducers = self.scope.reducers.load();
+        let caller = self.caller(&options).clone();
+        let reducers = self.scope.reducers.load_full();
         let transact = route.source == Source::Local || !reducers.is_empty();
         let transaction = transact.then(|| Arc::new(self.scope.memory.begin()));
-        let ended = match (self.scope.target(route), &transaction) {
-            (Ok(Target::Server(server)), _) => self.run_remote(&server, route, arguments, options).await,
+        let target = self.scope.target(route);
+        let ended = match (&target, &transaction) {
+            (Ok(Target::Server(server)), _) => self.run_remote(server, route, arguments, options).await,
             (Ok(Target::Function(function)), Some(transaction)) => {
-                self.run_local(&function, transaction, arguments, options).await
+                self.run_local(function, transaction, arguments, options).await
             }
             (Ok(Target::Function(_)), None) => {
                 Err(Error::Internal("a local tool needs a transaction".into()))
             }
-            (Err(error), _) => Err(error),
+            (Err(error), _) => Err(error.clone()),
         };
         let (server, tool) = (route.server.clone(), route.tool.name.clone());
         let mut outcome = match ended {
@@ -60,9 +63,23 @@ impl Host {
             let (server, tool) = (route.server.clone(), route.tool.name.clone());
             outcome = Outcome { raw: outcome.raw, ..Outcome::from_error(server, tool, error) };
         }
+        // What a tool says of its failure becomes an error's words, where no secret may stand.
+        if let (Ok(Target::Server(server)), Some(reason)) = (&target, &mut outcome.reason)
+            && let Cow::Owned(clean) = server.redactor.redact(reason)
+        {
+            *reason = clean;
+        }
         let outcome = outcome.after(started.elapsed());
-        self.tell(caller, route, arguments, &outcome);
+        self.tell((caller, target.ok()), route, arguments, &outcome);
         outcome
+    }
+
+    /// Who calls: an agent is always itself; the program may speak for others.
+    fn caller<'a>(&'a self, options: &'a CallOptions<'_>) -> &'a CallerName {
+        match (&self.scope.agent, &options.caller) {
+            (None, Some(caller)) => caller,
+            _ => &self.scope.caller,
+        }
     }
 
     async fn run_remote(
@@ -73,12 +90,12 @@ impl Host {
         options: CallOptions<'_>,
     ) -> Result<Json> {
         let tool = &route.tool.name;
-        let caller = options.caller.as_ref().unwrap_or(&self.scope.caller);
+        let caller = self.caller(&options);
         let subject = Subject::Server { config: &server.config, identity: &server.identity };
         let decision = self.judge(caller, &subject, tool)?;
-        self.check(&server.config.name, &route.tool, arguments).await?;
-        server.demand(tool, arguments)?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
+        let checked = self.check(&server.config.name, &route.tool, arguments).await;
+        checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
         let connection = server.berth.connection().await?;
         let timeout = options.timeout.unwrap_or(server.config.timeout);
@@ -104,11 +121,12 @@ impl Host {
         options: CallOptions<'_>,
     ) -> Result<Json> {
         let tool = &function.tool.name;
-        let caller = options.caller.as_ref().unwrap_or(&self.scope.caller);
+        let caller = self.caller(&options);
         let subject = Subject::Local { set: &function.set, ask: function.ask };
         let decision = self.judge(caller, &subject, tool)?;
-        self.check(&function.set, &function.tool, arguments).await?;
-        let shown = || Redacted::new(arguments.clone(), Redactor::default());
+        let shown = || Redacted::new(arguments.clone(), self.scope.redactor());
+        let checked = self.check(&function.set, &function.tool, arguments).await;
+        checked.map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
         let (progress, reports) = mpsc::channel(PROGRESS_WAITING);
         let context = Context {
@@ -116,16 +134,18 @@ impl Host {
             caller: permit.caller().clone(),
             set: function.set.clone(),
             transaction: Arc::clone(transaction),
-            progress,
+            reports: progress,
+            asking: Arc::default(),
         };
-        let times = Times {
-            idle: options.timeout.or(function.timeout).unwrap_or(FOREVER),
-            hard: options.hard_timeout.unwrap_or(FOREVER),
-        };
+        let idle = options.timeout.or(function.timeout).unwrap_or(FOREVER).min(FOREVER);
+        let hard = options.hard_timeout.unwrap_or(idle.saturating_mul(HARD_FACTOR)).min(FOREVER);
+        let times = Times { idle, hard, asking: Arc::clone(&context.asking) };
         let running = function.run(arguments.clone(), context);
         let ended = watch(running, reports, options.on_progress, &times).await;
         let server = function.set.clone();
-        ended.unwrap_or_else(|after| Err(Error::Timeout { server, after, stderr: StderrTail::default() }))
+        let ended = ended
+            .unwrap_or_else(|after| Err(Error::Timeout { server, after, stderr: StderrTail::default() }));
+        ended.map_err(|error| about(error, shown))
     }
 
     /// Makes the changes of a call that succeeded, with what is remembered of every outcome.
@@ -175,7 +195,7 @@ impl Host {
         let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, &method));
         let Some(decision) = judge() else { return Ok(()) };
         let again = || judge().unwrap_or_else(|| Err(Error::Internal("the agent is gone".into())));
-        let arguments = || Redacted::new(Json::empty_object(), Redactor::default());
+        let arguments = || Redacted::new(Json::empty_object(), server.redactor.clone());
         self.permit_after(decision?, again, arguments).await.map(drop)
     }
 
@@ -214,6 +234,12 @@ impl Host {
     /// Why a tool that is there is not shown here, if permission is the reason.
     pub(super) fn why_hidden(&self, find: impl FnOnce(&Snapshot) -> Option<Route>) -> Result<()> {
         let Some(agent) = &self.scope.agent else { return Ok(()) };
+        self.scope.open()?;
+        if agent.permission.is_none() {
+            // Whether the tool is there is not its business.
+            let policy = &self.core.policy;
+            return self.scope.standing(|standing| policy.admit(standing, None)).unwrap_or(Ok(()));
+        }
         let Some(route) = find(&agent.shared.registry.snapshot()) else { return Ok(()) };
         match self.scope.target(&route)? {
             Target::Server(server) => {
@@ -227,17 +253,26 @@ impl Host {
         }
     }
 
-    fn tell(&self, caller: CallerName, route: &Route, arguments: &Json, outcome: &Outcome) {
+    fn tell(
+        &self,
+        (caller, target): (CallerName, Option<Target>),
+        route: &Route,
+        arguments: &Json,
+        outcome: &Outcome,
+    ) {
         self.core.events.publish(|| {
-            let redactor = match self.scope.target(route) {
-                Ok(Target::Server(server)) => server.redactor.clone(),
-                _ => Redactor::default(),
+            let redactor = match &target {
+                Some(Target::Server(server)) => server.redactor.clone(),
+                // A function may pass on what any server said.
+                _ => self.scope.redactor(),
             };
-            let arguments = Redacted::new(arguments.clone(), redactor.clone());
+            let arguments = Redacted::new(arguments.clone(), redactor);
+            // A tool may say again what it was told.
+            let secrets = arguments.secrets();
             let (server, tool) = (route.server.clone(), route.tool.name.clone());
             let mut told = Invocation::of(caller, server, tool, arguments);
             told.local = route.source == Source::Local;
-            told.result = Redacted::new(outcome.raw.clone(), redactor);
+            told.result = Redacted::new(outcome.raw.clone(), secrets);
             told.success = outcome.success;
             told.error = outcome.error.as_ref().map(Error::kind);
             told.took = outcome.took;
@@ -246,40 +281,57 @@ impl Host {
     }
 }
 
-/// How long a local tool may take: without a sign of life, and at all.
+/// What is wrong with arguments, without what is secret in them.
+fn about(mut error: Error, arguments: impl FnOnce() -> Redacted) -> Error {
+    if let Error::Arguments { problems, .. } = &mut error {
+        let arguments = arguments();
+        problems.iter_mut().for_each(|problem| *problem = arguments.redact(problem));
+    }
+    error
+}
+
+/// How long a local tool may take: without a sign of life, and at all. While it asks somebody it is alive.
 struct Times {
     idle: Duration,
     hard: Duration,
+    asking: Arc<AtomicUsize>,
 }
 
 /// Waits for a local tool. Its reports of progress keep it alive; at the end of its time it is dropped.
 async fn watch<T>(
     running: impl Future<Output = T>,
-    mut reports: mpsc::Receiver<Progress>,
+    mut reports: mpsc::Receiver<Report>,
     mut on_progress: Option<OnProgress<'_>>,
     times: &Times,
 ) -> Result<T, Duration> {
+    let mut tell = |report: Report| {
+        if let (Some(listener), Report::Progress(progress)) = (&mut on_progress, report) {
+            listener(progress);
+        }
+    };
     tokio::pin!(running);
     let hard = tokio::time::sleep(times.hard);
     let idle = tokio::time::sleep(times.idle);
     tokio::pin!(hard, idle);
     loop {
+        // The limit and the end come before the reports: a flood of them keeps neither from being seen.
         tokio::select! {
             biased;
-            Some(report) = reports.recv() => {
-                idle.as_mut().reset(Instant::now() + times.idle);
-                if let Some(listener) = &mut on_progress {
-                    listener(report);
-                }
-            }
+            () = &mut hard => return Err(times.hard),
             ended = &mut running => {
-                while let (Ok(report), Some(listener)) = (reports.try_recv(), &mut on_progress) {
-                    listener(report);
-                }
+                (0..PROGRESS_WAITING).map_while(|_| reports.try_recv().ok()).for_each(tell);
                 return Ok(ended);
             }
-            () = &mut hard => return Err(times.hard),
-            () = &mut idle => return Err(times.idle),
+            Some(report) = reports.recv() => {
+                idle.as_mut().reset(Instant::now() + times.idle);
+                tell(report);
+            }
+            () = &mut idle => {
+                if times.asking.load(Ordering::Relaxed) == 0 {
+                    return Err(times.idle);
+                }
+                idle.as_mut().reset(Instant::now() + times.idle);
+            }
         }
     }
 }

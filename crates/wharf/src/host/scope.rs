@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use indexmap::IndexMap;
 
 use super::builder::did_you_mean;
+use super::docking::usable;
 use super::local::Function;
 use super::peer::HostPeer;
 use super::server::Server;
@@ -21,6 +22,7 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{Grants, Permission, Standing};
 use crate::registry::{Owner, Registry, Route, Sees, Source};
+use crate::secret::Redactor;
 use crate::session::{Extensions, Memory, Transaction};
 
 pub(super) type Servers = IndexMap<ServerName, Arc<Server>>;
@@ -38,6 +40,8 @@ pub(super) struct Scope {
     pub(super) peer: Arc<HostPeer>,
     pub(super) registry: Arc<Registry>,
     pub(super) functions: ArcSwap<Functions>,
+    /// Held while servers come and go, so that servers and tools change together. Never across an await.
+    pub(super) docking: Mutex<()>,
     /// Held while functions are registered, so that what was looked at is what is changed.
     pub(super) registering: Mutex<()>,
     pub(super) asker: Arc<dyn Asker>,
@@ -83,6 +87,7 @@ impl Scope {
             peer,
             registry: Arc::new(registry),
             functions: ArcSwap::default(),
+            docking: Mutex::default(),
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
@@ -121,6 +126,7 @@ impl Scope {
             peer,
             registry: Arc::new(Registry::above(&shared.registry, owner, sees)),
             functions: ArcSwap::default(),
+            docking: Mutex::default(),
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
@@ -132,9 +138,14 @@ impl Scope {
 
     /// Every server that this scope may ask, its own first.
     pub(super) fn all_servers(&self) -> Vec<Arc<Server>> {
-        if self.sees() != Sees::All {
-            return Vec::new();
+        match self.sees() {
+            Sees::All if self.open().is_ok() => self.docked(),
+            _ => Vec::new(),
         }
+    }
+
+    /// Every server that is here, its own first, whoever may ask it.
+    fn docked(&self) -> Vec<Arc<Server>> {
         let own = self.servers.load();
         let mut all: Vec<Arc<Server>> = own.values().cloned().collect();
         if let Some(agent) = &self.agent {
@@ -148,22 +159,26 @@ impl Scope {
     pub(super) fn server(&self, name: &str) -> Result<Arc<Server>> {
         if let Some(server) = self.known(name) {
             self.admit(&server.config)?;
-            if server.config.enabled {
-                return Ok(server);
-            }
-            return Err(Error::Denied {
-                what: format!("server `{}`", server.config.name),
-                rule: "`enabled = false` in its configuration".into(),
-                hint: "set `enabled = true` to use it".into(),
-            });
+            usable(&server.config)?;
+            return Ok(server);
         }
+        self.open()?;
         let known = self.all_servers();
         let hint = did_you_mean(name, known.iter().map(|server| server.config.name.as_str()));
         Err(Error::UnknownServer { name: name.to_owned(), hint })
     }
 
+    /// Whether anything may be done here: not in a session that is closed.
+    pub(super) fn open(&self) -> Result<()> {
+        if self.agent.as_ref().is_some_and(|agent| agent.closed.load(Ordering::Acquire)) {
+            return Err(Error::Cancelled { reason: format!("the session of `{}` is closed", self.caller) });
+        }
+        Ok(())
+    }
+
     /// Whether this scope may have to do with a server at all.
     pub(super) fn admit(&self, config: &ServerConfig) -> Result<()> {
+        self.open()?;
         let policy = &self.pool.dock().policy;
         self.standing(|standing| policy.admit(standing, Some(config))).unwrap_or(Ok(()))
     }
@@ -178,9 +193,7 @@ impl Scope {
 
     /// Where a route leads, if it is still this scope's to follow.
     pub(super) fn target(&self, route: &Route) -> Result<Target> {
-        if self.agent.as_ref().is_some_and(|agent| agent.closed.load(Ordering::Acquire)) {
-            return Err(Error::Cancelled { reason: format!("the session of `{}` is closed", self.caller) });
-        }
+        self.open()?;
         let scope = match (&self.agent, route.owner) {
             (Some(agent), None) => &agent.shared,
             (Some(agent), Some(owner)) if agent.owner == owner => self,
@@ -209,63 +222,27 @@ impl Scope {
         route.source == Source::Mcp && peer.has_changed(&route.server)
     }
 
-    /// The peer and registry that a server belongs to.
-    pub(super) fn home(&self, server: &Arc<Server>) -> (&Arc<HostPeer>, &Arc<Registry>) {
-        match &self.agent {
-            Some(agent) if !self.owns(server) => agent.shared.home(server),
-            _ => (&self.peer, &self.registry),
-        }
-    }
-
-    fn owns(&self, server: &Arc<Server>) -> bool {
-        self.servers.load().get(&server.config.name).is_some_and(|own| Arc::ptr_eq(own, server))
-    }
-
-    /// Docks a server in this scope, in the place of one of its name. Nothing is started.
-    pub(super) fn add(&self, config: ServerConfig) -> Arc<Server> {
-        let server = Arc::new(Server::new(Arc::new(config), &self.pool));
-        self.put(&server);
-        server
-    }
-
-    /// Puts a server in the place of one of its name.
-    pub(super) fn put(&self, server: &Arc<Server>) {
-        let before = self.servers.load().get(&server.config.name).cloned();
-        if let Some(before) = before.filter(|b| b.config.identity() != server.config.identity()) {
-            self.pool.forget(&before.config);
-        }
-        self.servers.rcu(|servers| {
-            let mut servers = IndexMap::clone(servers);
-            servers.insert(server.config.name.clone(), Arc::clone(server));
-            servers
-        });
-        self.registry.remove(&server.config.name);
-    }
-
-    /// Takes a server away, with its tools and its connection.
-    pub(super) async fn remove(&self, name: &ServerName) -> bool {
-        let Some(server) = self.servers.load().get(name).cloned() else { return false };
-        self.servers.rcu(|servers| {
-            let mut servers = IndexMap::clone(servers);
-            servers.shift_remove(name);
-            servers
-        });
-        self.registry.remove(name);
-        self.pool.forget(&server.config);
-        server.berth.disconnect().await;
-        true
-    }
-
     /// Closes this scope's own connections and waits until nothing of them is left. An agent's scope is over then.
     pub(super) async fn close(&self) {
         if let Some(agent) = &self.agent {
             agent.closed.store(true, Ordering::Release);
+            self.registry.close();
             self.functions.store(Arc::default());
             self.extensions.clear();
         }
+        self.disconnect().await;
+    }
+
+    /// Closes this scope's own connections. They are made again when they are needed.
+    pub(super) async fn disconnect(&self) {
         let servers = self.servers.load_full();
         futures_util::future::join_all(servers.values().map(|server| server.berth.disconnect())).await;
         self.pool.close().await;
+    }
+
+    /// Erases the secrets of every server that is here.
+    pub(super) fn redactor(&self) -> Redactor {
+        Redactor::of_all(self.docked().iter().map(|server| server.redactor.clone()))
     }
 
     /// How far this scope is trusted, or `None` for the program itself.

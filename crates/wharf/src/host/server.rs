@@ -14,7 +14,7 @@ use crate::connect::{Berth, Pool};
 use crate::error::{Error, Result};
 use crate::names::ToolName;
 use crate::policy::Identity;
-use crate::registry::{Registry, ServerTools};
+use crate::registry::ServerTools;
 use crate::secret::Redactor;
 use crate::wire::Json;
 
@@ -38,13 +38,14 @@ pub(super) type Demand = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
 /// What the server offered, and over which connection it said so.
 struct Seen {
     connection: u64,
+    offered: ServerTools,
     rejected: Vec<Rejected>,
 }
 
 impl Server {
     pub(super) fn new(config: Arc<ServerConfig>, pool: &Pool) -> Self {
         let berth = pool.berth(&config);
-        let (identity, redactor) = (Identity::Server(config.identity()), config.redactor());
+        let (identity, redactor) = (Identity::Server(config.identity()), pool.dock().redactor(&config));
         Self { config, identity, redactor, demands: ArcSwap::default(), berth, seen: Mutex::new(None) }
     }
 
@@ -59,28 +60,30 @@ impl Server {
         })
     }
 
-    /// Makes sure that the registry holds what the server offers now. It is asked again only if it said that something
-    /// changed, or if it was connected anew.
-    pub(super) async fn refresh(&self, peer: &HostPeer, registry: &Registry) -> Result<Vec<Rejected>> {
+    /// What the server offers now, and what of it cannot be used. It is asked again only if it told the peer that
+    /// something changed, or if it was connected anew.
+    pub(super) async fn look(&self, peer: Option<&HostPeer>) -> Result<(ServerTools, Vec<Rejected>)> {
         let connection = self.berth.connection().await?;
         let mut seen = self.seen.lock().await;
-        let changed = peer.take_changed(&self.config.name);
+        let changed = peer.is_some_and(|peer| peer.take_changed(&self.config.name));
         if let Some(seen) = seen.as_ref().filter(|s| !changed && s.connection == connection.number()) {
-            return Ok(seen.rejected.clone());
+            return Ok((seen.offered.clone(), seen.rejected.clone()));
         }
         let catalog = match Catalog::fetch(&connection, self.config.timeout).await {
             Ok(catalog) => catalog,
             Err(error) => {
-                if changed {
+                if let (true, Some(peer)) = (changed, peer) {
                     peer.mark_changed(&self.config.name);
                 }
                 return Err(error);
             }
         };
         let fingerprint = fingerprint(&catalog);
-        registry.replace(ServerTools { config: Arc::clone(&self.config), tools: catalog.tools, fingerprint });
-        *seen = Some(Seen { connection: connection.number(), rejected: catalog.rejected.clone() });
-        Ok(catalog.rejected)
+        let offered = ServerTools { config: Arc::clone(&self.config), tools: catalog.tools, fingerprint };
+        let rejected = catalog.rejected;
+        let connection = connection.number();
+        *seen = Some(Seen { connection, offered: offered.clone(), rejected: rejected.clone() });
+        Ok((offered, rejected))
     }
 }
 

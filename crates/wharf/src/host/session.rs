@@ -5,9 +5,9 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Host;
+use super::docking::Opening;
 use super::scope::{Agent, Scope};
 use super::server::Server;
 use crate::ask::Asker;
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{Permission, Reach};
-use crate::registry::Owner;
+use crate::registry::{Owner, ServerTools};
 use crate::session::{Slice, Visibility};
 
 /// One agent's scope. Cheap to clone; when the last clone goes, what is its own closes.
@@ -78,7 +78,7 @@ impl SessionBuilder {
     /// Makes the session.
     pub fn start(self) -> Result<Session> {
         let caller = CallerName::parse(&self.name).map_err(|e| Error::config(e.to_string()))?;
-        let number = self.host.core.sessions.fetch_add(1, Ordering::Relaxed);
+        self.host.scope.open()?;
         // A session of a session stands beside it, on the same shared ground, and is trusted no further.
         let (shared, ceiling) = match &self.host.scope.agent {
             Some(agent) => (&agent.shared, Some(agent.permission)),
@@ -94,8 +94,10 @@ impl SessionBuilder {
             });
         }
         let asker = self.asker.unwrap_or_else(|| Arc::clone(&self.host.scope.asker));
-        let scope = Scope::of_agent(shared, Owner(number), caller, self.permission, asker);
-        Ok(Session(Host { core: Arc::clone(&self.host.core), scope: Arc::new(scope) }))
+        let owner = Owner(self.host.core.next());
+        let scope = Arc::new(Scope::of_agent(shared, owner, caller, self.permission, asker));
+        self.host.core.enlist(&scope);
+        Ok(Session(Host { core: Arc::clone(&self.host.core), scope }))
     }
 }
 
@@ -134,36 +136,41 @@ impl Session {
     pub async fn connect(&self, docking: Docking) -> Result<Vec<Arc<str>>> {
         let Docking { config, visibility, consent } = docking;
         self.0.scope.admit(&config)?;
-        let name = config.name.clone();
-        let scope = match visibility {
-            Visibility::Private => &self.0.scope,
-            Visibility::Shared => &self.of_agent().shared,
+        let agent = self.of_agent();
+        let (home, owner) = match visibility {
+            Visibility::Private => (&self.0.scope, Some(agent.owner)),
+            Visibility::Shared => (&agent.shared, None),
         };
-        let taken = scope.servers.load().contains_key(&name);
-        if taken {
-            let agent = self.of_agent();
-            let hint = if visibility == Visibility::Shared && !agent.gave().contains(&name) {
-                "it is shared already: use it, or connect yours as private".into()
-            } else {
-                format!("disconnect `{name}` first, or give this one another name")
-            };
-            return Err(Error::Config {
-                message: format!("server `{name}` is connected already"),
-                hint: Some(hint),
-            });
+        let name = config.name.clone();
+        if home.servers.load().contains_key(&name) {
+            return Err(self.taken(&name, visibility));
         }
-        let server = scope.add(config);
+        // Nobody sees it until it is there, and what does not come to that leaves nothing behind.
+        let opening = Opening::new(home, config)?;
+        let server = Arc::clone(&opening.server);
+        let offered = match open(&server).await {
+            Ok(offered) => offered,
+            Err(error) => {
+                opening.give_up().await;
+                return Err(error);
+            }
+        };
+        if !home.put(&server, false) {
+            opening.give_up().await;
+            return Err(self.taken(&name, visibility));
+        }
         if visibility == Visibility::Shared {
-            self.of_agent().gave().push(name.clone());
+            agent.gave().push(name.clone());
         }
         self.remember(&server, consent);
-        match self.open(&server).await {
-            Ok(names) => Ok(names),
-            Err(error) => {
-                self.forget(scope, &server).await;
-                Err(error)
-            }
+        home.publish(&server, offered);
+        if let Err(closed) = self.0.scope.open() {
+            self.forget(home, &server).await;
+            return Err(closed);
         }
+        let snapshot = self.0.scope.registry.snapshot();
+        let own = snapshot.tools().iter().filter(|route| route.is_of(&name) && route.owner == owner);
+        Ok(own.map(|route| Arc::clone(&route.public)).collect())
     }
 
     /// Closes a connection that this session made. Those of others are left alone.
@@ -213,10 +220,10 @@ impl Session {
         Ok(())
     }
 
-    /// Takes back what was allowed of a server.
+    /// Takes back what was allowed of a server, one by one or with everything: it is asked for again.
     pub fn revoke(&self, server: &str) -> Result<()> {
         let server = self.0.scope.server(server)?;
-        self.of_agent().remember(|grants| grants.without(&server.identity));
+        self.of_agent().remember(|grants| grants.revoked(&server.identity));
         Ok(())
     }
 
@@ -235,7 +242,7 @@ impl Session {
     }
 
     /// Closes what is this session's own, and only that, and waits until nothing of it is left. Its calls are refused
-    /// from now on.
+    /// from now on. What it shared is everyone's and stays: [`Session::disconnect`] takes it back before.
     pub async fn close(&self) {
         self.0.close().await;
     }
@@ -249,20 +256,20 @@ impl Session {
         }
     }
 
-    async fn open(&self, server: &Arc<Server>) -> Result<Vec<Arc<str>>> {
-        server.berth.connect().await?;
-        let (peer, registry) = self.0.scope.home(server);
-        server.refresh(peer, registry).await?;
-        let snapshot = self.0.scope.registry.snapshot();
-        let own = snapshot.tools().iter().filter(|route| route.server == server.config.name);
-        Ok(own.map(|route| Arc::clone(&route.public)).collect())
+    fn taken(&self, name: &ServerName, visibility: Visibility) -> Error {
+        let hint = if visibility == Visibility::Shared && !self.of_agent().gave().contains(name) {
+            "it is shared already: use it, or connect yours as private".into()
+        } else {
+            format!("disconnect `{name}` first, or give this one another name")
+        };
+        Error::Config { message: format!("server `{name}` is connected already"), hint: Some(hint) }
     }
 
-    async fn forget(&self, scope: &Scope, server: &Server) {
+    async fn forget(&self, scope: &Scope, server: &Arc<Server>) {
         let agent = self.of_agent();
         agent.remember(|grants| grants.without(&server.identity));
         agent.gave().retain(|name| *name != server.config.name);
-        scope.remove(&server.config.name).await;
+        scope.remove(server).await;
     }
 
     fn of_agent(&self) -> &Agent {
@@ -272,6 +279,12 @@ impl Session {
             None => unreachable!("a session without an agent"),
         }
     }
+}
+
+/// Connects a server that nobody sees yet, and looks at its tools.
+async fn open(server: &Server) -> Result<ServerTools> {
+    server.berth.connect().await?;
+    Ok(server.look(None).await?.0)
 }
 
 impl Deref for Session {

@@ -47,6 +47,8 @@ pub struct Grants {
     servers: HashSet<Identity>,
     tools: HashMap<Identity, HashSet<ToolName>>,
     tool_by_tool: HashSet<Identity>,
+    /// Taken back, so that a yes to everything from before does not reach them.
+    revoked: HashSet<Identity>,
 }
 
 /// What makes a server the same server: [`ServerConfig::identity`], or the name of a local set.
@@ -196,7 +198,10 @@ impl Grants {
             Reach::Server => {
                 grants.servers.insert(identity.clone());
             }
-            Reach::Session => grants.everything = true,
+            Reach::Session => {
+                grants.everything = true;
+                grants.revoked.clear();
+            }
         }
         grants
     }
@@ -218,6 +223,17 @@ impl Grants {
         grants
     }
 
+    /// The same, with a server to be asked for again, whatever was allowed before.
+    #[must_use]
+    pub fn revoked(&self, identity: &Identity) -> Self {
+        let mut grants = self.without(identity);
+        if self.tool_by_tool.contains(identity) {
+            grants.tool_by_tool.insert(identity.clone());
+        }
+        grants.revoked.insert(identity.clone());
+        grants
+    }
+
     /// The same, with nothing remembered of a server.
     #[must_use]
     pub fn without(&self, identity: &Identity) -> Self {
@@ -229,7 +245,8 @@ impl Grants {
     }
 
     fn covers(&self, identity: &Identity, tool: &ToolName) -> bool {
-        let widely = self.everything || self.servers.contains(identity);
+        let everything = self.everything && !self.revoked.contains(identity);
+        let widely = everything || self.servers.contains(identity);
         let local = matches!(identity, Identity::Local(_));
         (widely && !local && !self.tool_by_tool.contains(identity))
             || self.tools.get(identity).is_some_and(|tools| tools.contains(tool))

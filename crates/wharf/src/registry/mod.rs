@@ -9,6 +9,7 @@ mod snapshot;
 pub use names::{NAME_MAX, NAME_MAX_WIDE, NameRules, Naming, RESERVED_PREFIX};
 pub use snapshot::{Route, Skipped, Snapshot, Source};
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -69,6 +70,7 @@ pub struct Registry {
     /// In the order of the configuration. `None` is a server that offers nothing now but keeps its place.
     offers: Mutex<IndexMap<Key, Option<Offer>>>,
     view: ArcSwap<View>,
+    closed: AtomicBool,
 }
 
 /// Servers and local sets may bear one name: two kinds of thing.
@@ -89,13 +91,27 @@ impl Registry {
     pub fn new(rules: NameRules, order: impl IntoIterator<Item = ServerName>) -> Self {
         let offers = order.into_iter().map(|name| ((Source::Mcp, name), None)).collect();
         let (sees, below) = (Sees::All, None);
-        Self { rules, sees, below, offers: Mutex::new(offers), view: ArcSwap::default() }
+        Self {
+            rules,
+            sees,
+            below,
+            offers: Mutex::new(offers),
+            view: ArcSwap::default(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// An empty registry of one scope's own on top of the shared one.
     pub fn above(shared: &Arc<Self>, owner: Owner, sees: Sees) -> Self {
         let below = Some((owner, Arc::clone(shared)));
-        Self { rules: shared.rules, sees, below, offers: Mutex::default(), view: ArcSwap::default() }
+        Self {
+            rules: shared.rules,
+            sees,
+            below,
+            offers: Mutex::default(),
+            view: ArcSwap::default(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// Puts what a server offers in the place of what it offered before. With the same configuration and fingerprint
@@ -133,8 +149,17 @@ impl Registry {
         self.rebuild(&offers)
     }
 
+    /// Nothing is shown here any more.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.lock().clear();
+    }
+
     /// What can be called now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
+        if self.closed.load(Ordering::Acquire) {
+            return Arc::default();
+        }
         let view = self.view.load();
         let Some((_, below)) = &self.below else { return Arc::clone(&view.snapshot) };
         let shared = below.snapshot();

@@ -85,8 +85,8 @@ impl NameRules {
         let mut names: Vec<Option<String>> = vec![None; claimants.len()];
         // In lower case: two names that differ in case only are alike to some.
         let mut claims: HashMap<String, Claim> = HashMap::new();
-        // Everyone who has to make a claim at its level, the last first.
-        let mut waiting: Vec<usize> = (0..claimants.len()).collect();
+        // Everyone who has to make a claim at its level, from the end: the program's own tools first, in their order.
+        let mut waiting: Vec<usize> = (0..claimants.len()).rev().collect();
         waiting.sort_by_key(|&i| claimants[i].local);
         while let Some(i) = waiting.pop() {
             let name = self.name(claimants[i], level[i]);

@@ -46,6 +46,13 @@ pub enum Source {
     Local,
 }
 
+impl Route {
+    /// Whether it leads to a tool of this server, and not to a local set of its name.
+    pub fn is_of(&self, server: &ServerName) -> bool {
+        self.source == Source::Mcp && self.server == *server
+    }
+}
+
 /// A tool on its way into the snapshot.
 struct Shown<'a> {
     claimant: Claimant<'a>,
@@ -168,9 +175,14 @@ impl Snapshot {
 
     /// A tool by its server and its original name, or a local one by its set and its name.
     pub fn find(&self, server: &str, tool: &str) -> Option<&Route> {
-        let in_server = || self.by_server.get(server)?.get(tool);
-        let in_set = || self.by_set.get(server)?.get(tool);
-        in_server().or_else(in_set).map(|&place| &self.routes[place])
+        let in_server = self.by_server.get(server).and_then(|tools| tools.get(tool));
+        in_server.map(|&place| &self.routes[place]).or_else(|| self.find_local(server, tool))
+    }
+
+    /// A local tool by its set and its name.
+    pub fn find_local(&self, set: &str, tool: &str) -> Option<&Route> {
+        let place = *self.by_set.get(set)?.get(tool)?;
+        Some(&self.routes[place])
     }
 
     /// Like [`Snapshot::route`], with an error that says what may have been meant.

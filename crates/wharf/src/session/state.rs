@@ -19,14 +19,13 @@ impl<T: Any + Send + Sync> Slice for T {}
 
 /// What is remembered at one moment: one value of each type. Immutable and cheap to clone.
 #[derive(Clone, Default)]
-pub struct State(Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+pub struct State(Arc<Slices>);
 
 /// Where a scope's state lives.
 #[derive(Default)]
-pub struct Memory {
-    state: ArcSwap<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
-    committing: Mutex<()>,
-}
+pub struct Memory(ArcSwap<Slices>);
+
+type Slices = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 /// Changes on their way: seen by whoever makes them, and by nobody else until they are committed.
 pub struct Transaction {
@@ -39,6 +38,7 @@ struct Work {
     changes: Vec<Change>,
 }
 
+#[derive(Clone)]
 struct Change {
     slice: TypeId,
     name: &'static str,
@@ -48,9 +48,10 @@ struct Change {
 /// Makes a slice of what was there before.
 type Apply = dyn Fn(Option<&(dyn Any + Send + Sync)>) -> Arc<dyn Any + Send + Sync> + Send + Sync;
 
+#[derive(Clone)]
 enum Kind {
     Set,
-    Update(Box<Apply>),
+    Update(Arc<Apply>),
 }
 
 /// Two calls set the same slice at the same time. The first to end has won; nothing of the other's has been kept.
@@ -85,7 +86,7 @@ impl State {
 impl Memory {
     /// What is remembered now.
     pub fn state(&self) -> State {
-        State(self.state.load_full())
+        State(self.0.load_full())
     }
 
     /// Starts from what is remembered now. Dropping the transaction changes nothing.
@@ -94,28 +95,22 @@ impl Memory {
         Transaction { work: Mutex::new(Work { now: base.clone(), changes: Vec::new() }), base }
     }
 
-    /// Makes all changes of a transaction at once, or none.
+    /// Makes all changes of a transaction at once, or none. Either way they are over then: committing once more changes
+    /// nothing.
     pub fn commit(&self, transaction: &Transaction) -> Result<(), Conflict> {
-        let work = transaction.lock();
-        if work.changes.is_empty() {
+        let (now, changes) = transaction.take();
+        if changes.is_empty() {
             return Ok(());
         }
-        let _one_at_a_time = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut current = self.state();
-        let met = current.clone();
-        for change in &work.changes {
-            let undisturbed = same(transaction.base.raw(change.slice), met.raw(change.slice));
-            let value = match &change.kind {
-                _ if undisturbed => work.now.raw(change.slice).cloned(),
-                Kind::Update(apply) => Some(apply(current.raw(change.slice).map(|value| &**value))),
-                Kind::Set => return Err(Conflict { slice: change.name }),
-            };
-            if let Some(value) = value {
-                current = current.with(change.slice, value);
+        // No lock is held while the changes run, so that they may look at anything. Whoever was faster makes them run
+        // again.
+        loop {
+            let met = self.state();
+            let made = transaction.apply(&now, &changes, &met)?;
+            if Arc::ptr_eq(&self.0.compare_and_swap(&met.0, made.0), &met.0) {
+                return Ok(());
             }
         }
-        self.state.store(current.0);
-        Ok(())
     }
 }
 
@@ -132,8 +127,8 @@ impl Transaction {
         self.lock().change::<T>(Kind::Set, Arc::new(value));
     }
 
-    /// Makes the slice anew of what it was. The function may run once more, when this is committed, on what another
-    /// call made of the slice in the meantime: it must not have effects of its own.
+    /// Makes the slice anew of what it was. The function may run again, when this is committed, on what other calls made
+    /// of the slice in the meantime: it must not have effects of its own.
     pub fn update<T: Slice>(&self, change: impl Fn(Option<&T>) -> T + Send + Sync + 'static) {
         let slice = TypeId::of::<T>();
         let apply = move |before: Option<&(dyn Any + Send + Sync)>| {
@@ -145,10 +140,32 @@ impl Transaction {
             let value = apply(before.raw(slice).map(|value| &**value));
             let mut work = self.lock();
             if same(before.raw(slice), work.now.raw(slice)) {
-                return work.change::<T>(Kind::Update(Box::new(apply)), value);
+                return work.change::<T>(Kind::Update(Arc::new(apply)), value);
             }
             before = work.now.clone();
         }
+    }
+
+    /// The changes on top of what is remembered now.
+    fn apply(&self, now: &State, changes: &[Change], met: &State) -> Result<State, Conflict> {
+        let mut made = met.clone();
+        for change in changes {
+            let undisturbed = same(self.base.raw(change.slice), met.raw(change.slice));
+            let value = match &change.kind {
+                _ if undisturbed => now.raw(change.slice).cloned(),
+                Kind::Update(apply) => Some(apply(made.raw(change.slice).map(|value| &**value))),
+                Kind::Set => return Err(Conflict { slice: change.name }),
+            };
+            if let Some(value) = value {
+                made = made.with(change.slice, value);
+            }
+        }
+        Ok(made)
+    }
+
+    fn take(&self) -> (State, Vec<Change>) {
+        let mut work = self.lock();
+        (work.now.clone(), std::mem::take(&mut work.changes))
     }
 
     fn lock(&self) -> MutexGuard<'_, Work> {

@@ -20,4 +20,5 @@ mod provider;
 mod provider_checker;
 mod python;
 mod rmcp;
+mod seeds;
 mod walk;

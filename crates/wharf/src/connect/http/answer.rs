@@ -65,8 +65,7 @@ pub(crate) async fn refusal(
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     let show = |text: &str| {
-        let cut: String = text.trim().chars().take(REFUSAL_SHOWN).collect();
-        Escaped(&inbox.monitor.redactor.redact(&cut)).to_string()
+        Escaped(&inbox.monitor.redactor.redact_beginning(text.trim(), REFUSAL_SHOWN)).to_string()
     };
     let challenge = header(WWW_AUTHENTICATE).map(|c| show(&c));
     let body = read_body(body, REFUSAL_READ).await.unwrap_or_default();

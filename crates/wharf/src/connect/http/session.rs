@@ -80,10 +80,10 @@ impl Core {
         if status.is_success() {
             return Ok(());
         }
-        let body = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
+        let body = String::from_utf8_lossy(&body);
         Err(LinkFailure::Status {
             status: status.as_u16(),
-            body: Escaped(&self.inbox.monitor.redactor.redact(&body)).to_string(),
+            body: Escaped(&self.inbox.monitor.redactor.redact_beginning(&body, 300)).to_string(),
             challenge: None,
         })
     }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::{Closed, Inbox};
 use crate::connect::life::Progress;
-use crate::event::Event;
+use crate::event::{Event, Redacted};
 use crate::mcp::{meta, method};
 use crate::wire::Json;
 
@@ -35,6 +35,12 @@ impl Inbox {
             method::PROGRESS => self.progress(params),
             method::LISTEN_ACKNOWLEDGED => Wanted::when(self.acknowledged(params)),
             method::CANCELLED => Wanted::when(self.listened(params)),
+            method::MESSAGE => {
+                let clean = |params: &Json| {
+                    Json::from(Redacted::new(params.clone(), self.monitor.redactor.clone()).to_value())
+                };
+                Wanted::when(self.peer.notification(&self.server, name, params.map(clean).as_ref()))
+            }
             _ => {
                 Wanted::when(self.peer.notification(&self.server, name, params) || self.is_subscribed(params))
             }
@@ -125,7 +131,9 @@ impl Inbox {
         let progress = Progress {
             progress: shape.progress,
             total: shape.total,
-            message: shape.message.map(|text| text.chars().take(SHOWN).collect::<String>().into()),
+            message: shape
+                .message
+                .map(|text| self.monitor.redactor.redact_beginning(&text, SHOWN).into_owned().into()),
         };
         self.monitor.events.publish(|| Event::Progress {
             server: self.server.clone(),
