@@ -133,7 +133,8 @@ pub struct Invocation {
     pub local: bool,
     /// The arguments.
     pub arguments: Redacted,
-    /// The result as it came; `null` where there is none.
+    /// The result as it came; `null` where there is none. More than 32 KiB are left out, of the arguments too: an event
+    /// says what happened, the outcome has it all.
     pub result: Redacted,
     /// Whether it succeeded.
     pub success: bool,
@@ -149,6 +150,8 @@ pub struct Invocation {
 pub struct Redacted {
     json: Json,
     redactor: Redactor,
+    /// What a tool was told before it said this: the secrets in it are secrets here too.
+    told: Option<Json>,
 }
 
 /// What a connection is doing.
@@ -168,6 +171,9 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Bus(Arc<broadcast::Sender<Event>>);
 
+/// The largest arguments and results that an event carries. Events wait for slow listeners: what they carry stays in
+/// memory until then.
+const KEPT: usize = 32 * 1024;
 /// What stands where a secret stood.
 const ERASED: &str = "***";
 /// How many events a listener may fall behind before it loses the oldest. Defaults to 1024.
@@ -199,9 +205,23 @@ impl Bus {
 impl Invocation {
     /// A call to a tool, before anything is known of its end.
     pub fn of(caller: CallerName, server: ServerName, tool: ToolName, arguments: Redacted) -> Self {
-        let result = Redacted { json: Json::null(), redactor: arguments.redactor.clone() };
+        let result = Redacted::new(Json::null(), arguments.redactor.clone());
         let (local, success, error, took) = (false, false, None, Duration::ZERO);
+        let arguments = arguments.kept();
         Self { caller, server, tool, local, arguments, result, success, error, took }
+    }
+
+    /// The same, with the result. A tool may say again what it was told.
+    #[must_use]
+    pub fn with_result(mut self, result: Json, arguments: &Json) -> Self {
+        let small = arguments.bytes().len() <= KEPT;
+        let redactor = match small {
+            true => self.arguments.redactor.clone(),
+            false => Redacted::new(arguments.clone(), self.arguments.redactor.clone()).secrets(),
+        };
+        let told = small.then(|| arguments.clone());
+        self.result = Redacted { json: result, redactor, told }.kept();
+        self
     }
 }
 
@@ -210,13 +230,35 @@ impl Invocation {
 impl Redacted {
     /// Takes JSON, and the eraser of known secrets.
     pub fn new(json: Json, redactor: Redactor) -> Self {
-        Self { json, redactor }
+        Self { json, redactor, told: None }
+    }
+
+    /// The same, small enough to wait for whoever listens slowly.
+    fn kept(self) -> Self {
+        let bytes = self.json.bytes().len();
+        if bytes <= KEPT {
+            return self;
+        }
+        Self { json: Json::of(&serde_json::json!({ "omitted": format!("{bytes} bytes") })), ..self }
+    }
+
+    /// Erases the known secrets, and those of what the tool was told.
+    fn eraser(&self) -> Redactor {
+        let mut secrets = Vec::new();
+        if let Some(told) = &self.told {
+            collect(&told.to().unwrap_or(Value::Null), false, &mut secrets);
+        }
+        match secrets.is_empty() {
+            true => self.redactor.clone(),
+            false => Redactor::of_all([self.redactor.clone(), Redactor::new(secrets)]),
+        }
     }
 
     /// The JSON without its secrets.
     pub fn to_value(&self) -> Value {
         let mut value = self.json.to().unwrap_or(Value::Null);
-        let clean = |text: &str| erase_credentials(&self.redactor.redact(text)).into_owned();
+        let eraser = self.eraser();
+        let clean = |text: &str| erase_credentials(&eraser.redact(text)).into_owned();
         erase(&mut value, &clean, true);
         value
     }
@@ -237,8 +279,8 @@ impl Redacted {
         let mut secrets = Vec::new();
         collect(&self.json.to().unwrap_or(Value::Null), false, &mut secrets);
         match secrets.is_empty() {
-            true => self.redactor.clone(),
-            false => Redactor::of_all([self.redactor.clone(), Redactor::new(secrets)]),
+            true => self.eraser(),
+            false => Redactor::of_all([self.eraser(), Redactor::new(secrets)]),
         }
     }
 
@@ -246,7 +288,8 @@ impl Redacted {
     pub fn to_json(&self) -> Json {
         let Ok(before) = self.json.to::<Value>() else { return self.json.clone() };
         let mut after = before.clone();
-        erase(&mut after, &|text| self.redactor.redact(text).into_owned(), false);
+        let eraser = self.eraser();
+        erase(&mut after, &|text| eraser.redact(text).into_owned(), false);
         if before == after { self.json.clone() } else { Json::from(after) }
     }
 }

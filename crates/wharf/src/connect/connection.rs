@@ -13,6 +13,7 @@ use super::inbox::{Closed, Failure, Inbox, Strays};
 use super::life::{Life, Progress};
 use super::link::{Link, LinkFailure, Outgoing, Sent};
 use super::listen::LISTS;
+use super::timekeeper;
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Era, LogLevel, ServerInfo, meta, method};
 use crate::names::{ServerName, ToolName};
@@ -229,6 +230,7 @@ impl Wire {
             Ok(registered) => registered,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
         };
+        timekeeper::keep(&self.inbox);
         let mut flight = InFlight { wire: self, id: ticket.0, landed: request.method == method::INITIALIZE };
         add_meta(request, base, ticket.0);
         let frame = wire::request(ticket.0, request.method, &request.params);
@@ -394,6 +396,22 @@ impl Waiting<'_> {
             Poll::Ready(Err(failure)) => return Ended::failed(failure, &mut answer),
             Poll::Pending => (false, Sent(u64::MAX)),
         };
+        // Most answers come at once: only a call that takes longer asks for a timer of its own.
+        let soon = self.timeout.min(self.hard) > 2 * timekeeper::TICK;
+        if soon {
+            let late = self.life.until_late();
+            tokio::pin!(late);
+            tokio::select! {
+                biased;
+                ended = &mut answer => return self.end(ended, sent, steps, &mut tell),
+                carried_to = &mut carry, if !carried => match carried_to {
+                    Ok(at) => (carried, sent) = (true, at),
+                    Err(failure) => return Ended::failed(failure, &mut answer),
+                },
+                Some(step) = next(steps) => tell(step),
+                () = late => {}
+            }
+        }
         let deadline = tokio::time::sleep_until(self.deadline());
         tokio::pin!(deadline);
         let ended = loop {
@@ -420,6 +438,16 @@ impl Waiting<'_> {
                 },
             }
         };
+        self.end(ended, sent, steps, &mut tell)
+    }
+
+    fn end(
+        &self,
+        ended: Result<Result<Json, Failure>, oneshot::error::RecvError>,
+        sent: Sent,
+        steps: &mut Option<mpsc::Receiver<Progress>>,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Ended {
         // Steps that came before the answer are told before it.
         while let Some(Ok(step)) = steps.as_mut().map(mpsc::Receiver::try_recv) {
             tell(step);

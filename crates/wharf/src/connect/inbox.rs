@@ -21,6 +21,8 @@ pub(crate) struct Inbox {
     pub(crate) server: ServerName,
     pub(crate) limits: Limits,
     pending: Pending<Waiting>,
+    /// Whether somebody looks who waits long.
+    clock: AtomicBool,
     peer: Arc<dyn Peer>,
     /// Answers requests of the server; absent until the link can be written to.
     back: OnceLock<Arc<dyn Fn(Vec<u8>) + Send + Sync>>,
@@ -98,6 +100,7 @@ impl Inbox {
             server,
             limits,
             pending: Pending::default(),
+            clock: AtomicBool::new(false),
             peer,
             back: OnceLock::new(),
             closed: watch::channel(None).0,
@@ -140,6 +143,27 @@ impl Inbox {
                 protocol: false,
             })),
         }
+    }
+
+    /// Whether a clock must be started for the calls that wait.
+    pub(super) fn start_clock(&self) -> bool {
+        !self.clock.load(Ordering::Acquire) && !self.clock.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the clock may stop: not if a call began to wait in the meantime.
+    pub(super) fn stop_clock(&self) -> bool {
+        self.clock.store(false, Ordering::SeqCst);
+        self.pending.is_empty() || self.clock.swap(true, Ordering::SeqCst)
+    }
+
+    /// Tells every call that waits that it takes longer than most. False if none waits.
+    pub(super) fn mark_late(&self) -> bool {
+        let mut any = false;
+        self.pending.each(|waiting| {
+            any = true;
+            waiting.life.is_late();
+        });
+        any
     }
 
     /// Nobody waits for this call any more. False if its answer came before.

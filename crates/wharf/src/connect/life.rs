@@ -1,9 +1,11 @@
 //! What is known of a call that waits: when the server last gave a sign of it, and who hears how far it is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -16,6 +18,9 @@ use crate::wire::Json;
 pub(crate) struct Life {
     started: Instant,
     last_ms: AtomicU64,
+    /// It takes longer than most: from now on its deadline is watched.
+    late: AtomicBool,
+    waiting: AtomicWaker,
     sink: Option<mpsc::Sender<Progress>>,
     /// The tool, if it is a call of one.
     pub(crate) tool: Option<ToolName>,
@@ -42,7 +47,30 @@ impl Life {
         tool: Option<ToolName>,
         standing: Option<mpsc::Sender<Json>>,
     ) -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), last_ms: AtomicU64::new(0), sink, tool, standing })
+        Arc::new(Self {
+            started: Instant::now(),
+            last_ms: AtomicU64::new(0),
+            late: AtomicBool::new(false),
+            waiting: AtomicWaker::new(),
+            sink,
+            tool,
+            standing,
+        })
+    }
+
+    /// Says that the call takes longer than most.
+    pub(crate) fn is_late(&self) {
+        self.late.store(true, Ordering::Release);
+        self.waiting.wake();
+    }
+
+    /// Waits until the call takes longer than most.
+    pub(crate) async fn until_late(&self) {
+        std::future::poll_fn(|cx| {
+            self.waiting.register(cx.waker());
+            if self.late.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     pub(crate) fn started(&self) -> Instant {

@@ -19,6 +19,7 @@ mod pool;
 mod program;
 mod sse;
 mod stdio;
+mod timekeeper;
 mod weak;
 
 pub use berth::{Berth, Dock};

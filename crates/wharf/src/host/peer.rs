@@ -1,6 +1,7 @@
 //! The host's ear: what servers ask goes to the asker, what they tell becomes an event.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub(super) struct HostPeer {
     events: Bus,
     /// Servers whose tools changed since they were last asked. A flood of notices is one entry.
     changed: Mutex<HashSet<ServerName>>,
+    /// Whether there is any, so that a call need not look.
+    any_changed: AtomicBool,
     /// Which resources are watched.
     pub(super) watchers: Watchers,
     /// How grave a message of a server's log must be, where somebody said so.
@@ -40,6 +43,7 @@ impl HostPeer {
             asker,
             events,
             changed: Mutex::default(),
+            any_changed: AtomicBool::new(false),
             watchers,
             levels: Mutex::default(),
             connections: Mutex::default(),
@@ -48,17 +52,22 @@ impl HostPeer {
 
     /// Whether the server's tools changed since this was last asked.
     pub(super) fn take_changed(&self, server: &ServerName) -> bool {
-        self.lock().remove(server)
+        let mut changed = self.lock();
+        let removed = changed.remove(server);
+        self.any_changed.store(!changed.is_empty(), Ordering::Release);
+        removed
     }
 
     /// The same, without an answer to whoever asks next being different.
     pub(super) fn has_changed(&self, server: &ServerName) -> bool {
-        self.lock().contains(server)
+        self.any_changed.load(Ordering::Acquire) && self.lock().contains(server)
     }
 
     /// They changed, and whoever wanted to know could not be told.
     pub(super) fn mark_changed(&self, server: &ServerName) {
-        self.lock().insert(server.clone());
+        let mut changed = self.lock();
+        changed.insert(server.clone());
+        self.any_changed.store(true, Ordering::Release);
     }
 
     /// The level that later connections to the server are told too.

@@ -266,13 +266,11 @@ impl Host {
                 // A function may pass on what any server said.
                 _ => self.scope.redactor(),
             };
-            let arguments = Redacted::new(arguments.clone(), redactor);
-            // A tool may say again what it was told.
-            let secrets = arguments.secrets();
+            let shown = Redacted::new(arguments.clone(), redactor);
             let (server, tool) = (route.server.clone(), route.tool.name.clone());
-            let mut told = Invocation::of(caller, server, tool, arguments);
+            let told = Invocation::of(caller, server, tool, shown);
+            let mut told = told.with_result(outcome.raw.clone(), arguments);
             told.local = route.source == Source::Local;
-            told.result = Redacted::new(outcome.raw.clone(), secrets);
             told.success = outcome.success;
             told.error = outcome.error.as_ref().map(Error::kind);
             told.took = outcome.took;

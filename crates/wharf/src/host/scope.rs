@@ -25,7 +25,8 @@ use crate::registry::{Owner, Registry, Route, Sees, Source};
 use crate::secret::Redactor;
 use crate::session::{Extensions, Memory, Transaction};
 
-pub(super) type Servers = IndexMap<ServerName, Arc<Server>>;
+/// Looked into at every call, so by a quick hash.
+pub(super) type Servers = IndexMap<ServerName, Arc<Server>, foldhash::fast::RandomState>;
 /// By set and name.
 pub(super) type Functions = IndexMap<(ServerName, ToolName), Arc<Function>>;
 

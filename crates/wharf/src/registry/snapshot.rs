@@ -15,11 +15,14 @@ use crate::text::Escaped;
 #[derive(Debug, Default)]
 pub struct Snapshot {
     routes: Vec<Route>,
-    by_name: HashMap<Arc<str>, usize>,
-    by_server: HashMap<ServerName, HashMap<ToolName, usize>>,
-    by_set: HashMap<ServerName, HashMap<ToolName, usize>>,
+    by_name: Places<Arc<str>, usize>,
+    by_server: Places<ServerName, Places<ToolName, usize>>,
+    by_set: Places<ServerName, Places<ToolName, usize>>,
     skipped: Vec<Skipped>,
 }
+
+/// Looked into at every call, so by a quick hash; it is seeded, so a server cannot choose names that collide.
+type Places<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Where a public name leads.
 #[derive(Clone, Debug)]

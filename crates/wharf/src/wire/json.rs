@@ -157,7 +157,7 @@ impl Json {
         }
         match &self.outline {
             Some(members) => members.iter().try_for_each(|(key, value)| look(key, value)).is_ok(),
-            None => Scanner::new(self.as_str(), 127).members(|key, value| look(&key, &value)).is_ok(),
+            None => Scanner::of_checked(&self.text, 127).members(|key, value| look(&key, &value)).is_ok(),
         }
     }
 
@@ -184,7 +184,7 @@ impl Json {
         };
         let _ = match &self.outline {
             Some(members) => members.iter().try_for_each(|(key, value)| look(key, value, is_plain_key)),
-            None => Scanner::new(self.as_str(), 127).members(|key, value| look(&key, &value, is_key)),
+            None => Scanner::of_checked(&self.text, 127).members(|key, value| look(&key, &value, is_key)),
         };
         found
     }

@@ -73,6 +73,11 @@ impl<T> Pending<T> {
         slots.find(id)?.as_mut().map(|(_, call)| look(call))
     }
 
+    /// Looks at every waiting call. `look` must not come back here: the calls are locked meanwhile.
+    pub fn each(&self, mut look: impl FnMut(&T)) {
+        self.lock().slots.iter().flatten().for_each(|(_, call)| look(call));
+    }
+
     /// The only waiting call, if exactly one waits.
     pub fn only(&self) -> Option<u64> {
         let slots = self.lock();

@@ -40,9 +40,9 @@ impl<'a> Scanner<'a> {
         Self { text, max_depth, checked: false, foreign: Cell::new(false) }
     }
 
-    /// Takes a text that is known to be UTF-8.
-    pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
-        Self { checked: true, ..Self::of_bytes(text.as_bytes(), max_depth) }
+    /// Takes bytes that were looked through before.
+    pub(super) fn of_checked(text: &'a [u8], max_depth: usize) -> Self {
+        Self { checked: true, ..Self::of_bytes(text, max_depth) }
     }
 
     /// Checks that the text is one value with nothing but white space around it; returns the value's place.
