@@ -14,6 +14,7 @@ mod exit_codes;
 mod listing;
 mod provider;
 mod render;
+mod serve;
 mod prompts;
 mod resources;
 mod repl;
