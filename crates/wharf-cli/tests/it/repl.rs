@@ -32,7 +32,7 @@ fn l101_a_script_connects_lists_calls_and_disconnects() {
     assert_eq!(lines[0], "demo\tnot connected\t-\t-\twharf test-server", "{ran:?}");
     assert_eq!(lines[1], "demo\tconnected\tprivate\t8\twharf test-server", "{ran:?}");
     assert_eq!(lines[2], "demo\techo\tSays a message again.", "{ran:?}");
-    assert_eq!(lines[8..], ["hello there", "3", lines[0]], "{ran:?}");
+    assert_eq!(lines[10..], ["hello there", "3", lines[0]], "{ran:?}");
     assert!(!ran.out.contains("wharf>"), "nobody needs a prompt: {ran:?}");
     assert!(ran.err.contains("connected demo: 8 tools (private, everything allowed)"), "{ran:?}");
 }
