@@ -73,6 +73,7 @@ fn misread(wrong: &clap::Error) -> ExitCode {
 async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Call(args) => args.run(app).await,
+        Command::Serve(args) => args.run(app).await,
         Command::Tools(args) => args.run(app).await,
         Command::Codegen(args) => args.run(app).await,
         Command::Render(args) => args.run(app).await,

@@ -15,6 +15,7 @@ mod guide;
 mod listing;
 mod provider;
 mod render;
+mod serve;
 mod prompts;
 mod resources;
 mod repl;

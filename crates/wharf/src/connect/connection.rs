@@ -460,7 +460,9 @@ impl Waiting<'_> {
 
     /// When to give up: the timeout after the last sign of life, and never after the hard limit.
     fn deadline(&self) -> Instant {
-        later(self.life.last_sign(), self.timeout).min(self.last_moment())
+        let sign = self.life.last_sign();
+        let sign = self.wire.inbox.last_answered().map_or(sign, |answered| sign.max(answered));
+        later(sign, self.timeout).min(self.last_moment())
     }
 
     fn last_moment(&self) -> Instant {
