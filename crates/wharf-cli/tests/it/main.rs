@@ -11,6 +11,7 @@ mod codegen;
 mod desk;
 mod edit;
 mod exit_codes;
+mod guide;
 mod listing;
 mod provider;
 mod render;
