@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, call, check, codegen, completions, init, prompts, remove, render, repl, resources, servers,
+    add, call, check, codegen, completions, init, prompts, remove, render, repl, resources, serve, servers,
     test_server, tools, trust,
 };
 
@@ -49,6 +49,7 @@ pub(crate) struct Globals {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Call(call::CallArgs),
+    Serve(serve::ServeArgs),
     Tools(tools::ToolsArgs),
     Codegen(codegen::CodegenArgs),
     Render(render::RenderArgs),

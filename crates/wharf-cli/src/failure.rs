@@ -183,6 +183,12 @@ fn in_cli_words(error: &Error) -> Option<String> {
             Some("nothing was run, so it may be tried again; `-v` shows all that the server writes".into())
         }
         Error::UnknownServer { hint, .. } => Some(format!("{hint} (`wharf servers` lists them all)")),
+        Error::Rpc { server, method, .. } if method == "resources/read" => Some(format!(
+            "`wharf resources {server}` lists what there is, `--templates` what else can be named"
+        )),
+        Error::Tool { rpc, .. } if rpc.code == wharf::mcp::code::MISSING_CAPABILITY => {
+            Some("it asks something back: call it at a terminal, where somebody can answer".into())
+        }
         Error::Protocol { .. } => {
             Some("see what it says with `-vv`, and report it to the server's maker".into())
         }

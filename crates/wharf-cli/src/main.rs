@@ -29,7 +29,10 @@ use world::World;
 fn main() -> ExitCode {
     // Answers the shell's completion request and ends, if this is one.
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
-    let Cli { globals, command } = Cli::parse();
+    let Cli { globals, command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(wrong) => return misread(&wrong),
+    };
     let world = match World::look() {
         Ok(world) => world,
         Err(error) => {
@@ -55,9 +58,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// A command line that cannot be read, or that only asks for help. A program that asked for JSON is told in JSON.
+fn misread(wrong: &clap::Error) -> ExitCode {
+    if !wrong.use_stderr() || !std::env::args_os().any(|word| word == "--json") {
+        wrong.exit();
+    }
+    let text = wrong.render().to_string();
+    let message = text.trim_start_matches("error: ").lines().take_while(|line| !line.is_empty());
+    let failure = Failure::usage(message.map(str::trim).collect::<Vec<_>>().join(" "));
+    anstream::eprintln!("{}", serde_json::json!({ "error": output::json::failure(&failure) }));
+    failure.exit().into()
+}
+
 async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Call(args) => args.run(app).await,
+        Command::Serve(args) => args.run(app).await,
         Command::Tools(args) => args.run(app).await,
         Command::Codegen(args) => args.run(app).await,
         Command::Render(args) => args.run(app).await,

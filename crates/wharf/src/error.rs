@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::names::{ServerName, ToolName};
+use crate::names::{BadName, ServerName, ToolName};
 use crate::text::Foreign;
 use crate::wire::RpcError;
 
@@ -351,6 +351,13 @@ impl Error {
             }
             _ => None,
         }
+    }
+}
+
+/// A name that a program made up is part of its configuration.
+impl From<BadName> for Error {
+    fn from(bad: BadName) -> Self {
+        Self::config(bad.to_string())
     }
 }
 

@@ -53,6 +53,11 @@ pub mod render;
 pub mod host;
 pub mod gateway;
 
+pub use config::ServerConfig;
 pub use error::{Error, Result, Side};
-pub use host::{CallOptions, Host, LocalTool, Session};
+pub use event::Event;
+pub use host::{CallOptions, Callable, Context, Docking, Host, LocalTool, NoArguments, Reply, Session};
+pub use names::ServerName;
 pub use outcome::Outcome;
+pub use policy::{Permission, Policy};
+pub use wire::Json;

@@ -1,6 +1,7 @@
 //! `wharf add`: a server more, in the file of your choice.
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use wharf::config::edit::{NewServer, add, write_atomically};
 use wharf::connect::inspect;
 use wharf::secret::{is_credential_name, is_credential_value};
@@ -63,10 +64,11 @@ impl AddArgs {
         write_atomically(&place.path, &after)?;
         let trusted = trust_own_words(app, &place, before.as_deref(), &after)?;
         let path = app.world.show(&place.path);
-        app.ui.note(format_args!("added `{}` to {path}", wharf::text::Escaped(&self.name)));
+        let note = format_args!("added `{}` to {path}", wharf::text::Escaped(&self.name));
+        app.ui.done(&json!({ "added": self.name, "file": place.path, "trusted": trusted }), note)?;
         self.warn_of_secrets(app, &entry);
         if !trusted {
-            app.ui.note(format_args!(
+            app.ui.warn(format_args!(
                 "others wrote in that file too: look at it, then run wharf trust {}",
                 app.world.typed(&place.path)
             ));

@@ -82,7 +82,7 @@ impl CallArgs {
             return Err(Failure::Library(Box::new(error), usage));
         }
         let save = self.save.as_ref().map(|folder| app.world.cwd.join(folder));
-        result::show(ui, &outcome, Wish { raw: self.raw, save: save.as_deref() })?;
+        result::show(ui, &outcome, Wish { raw: self.raw, save: save.as_deref(), can_save: true })?;
         if outcome.is_error() {
             return Err(self.failed(app, outcome));
         }

@@ -71,17 +71,14 @@ impl CodegenArgs {
             }
             None => Ok(app.ui.data(module.source.as_bytes())?),
             Some(file) if self.check => self.compare(app, &file, before.as_deref(), &module.source),
-            Some(file) if before.as_deref() == Some(&module.source) => {
-                app.ui.note(format_args!("{} is up to date", app.world.show(&file)));
-                Ok(())
-            }
+            Some(file) if before.as_deref() == Some(&module.source) => up_to_date(app, &file),
             Some(file) => {
                 if before.is_none() {
                     create(&file)?;
                 }
                 write_atomically(&file, &module.source)?;
-                app.ui.note(format_args!("wrote {}", app.world.show(&file)));
-                Ok(())
+                let note = format_args!("wrote {}", app.world.show(&file));
+                Ok(app.ui.done(&json!({ "file": file, "changed": true }), note)?)
             }
         }
     }
@@ -113,16 +110,18 @@ impl CodegenArgs {
     fn compare(&self, app: &App, file: &Path, before: Option<&str>, now: &str) -> Result<()> {
         let shown = app.world.show(file);
         let why = match before {
-            Some(before) if before == now => {
-                app.ui.note(format_args!("{shown} is up to date"));
-                return Ok(());
-            }
+            Some(before) if before == now => return up_to_date(app, file),
             Some(_) => "is out of date",
             None => "is not there",
         };
         let again = format!("wharf codegen {} -o {}", Escaped(&self.server), app.world.typed(file));
         Err(Failure::general(format!("{shown} {why}")).hint(format!("write it: {again}")))
     }
+}
+
+fn up_to_date(app: &App, file: &Path) -> Result<()> {
+    let note = format_args!("{} is up to date", app.world.show(file));
+    Ok(app.ui.done(&json!({ "file": file, "changed": false }), note)?)
 }
 
 /// What a file holds; `None` if it is not there.

@@ -1,6 +1,7 @@
 //! `wharf init`: a file to begin with.
 
 use clap::Args;
+use serde_json::json;
 use wharf::config::edit::{starter, write_atomically};
 
 use super::place::{Place, Scope, trust_own_words};
@@ -28,7 +29,6 @@ impl InitArgs {
         }
         write_atomically(&place.path, starter())?;
         trust_own_words(app, &place, None, starter())?;
-        app.ui.note(format_args!("wrote {path}"));
-        Ok(())
+        Ok(app.ui.done(&json!({ "file": place.path }), format_args!("wrote {path}"))?)
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod remove;
 pub(crate) mod render;
 pub(crate) mod resources;
 pub(crate) mod repl;
+pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod test_server;
 pub(crate) mod tools;

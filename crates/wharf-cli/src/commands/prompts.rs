@@ -179,10 +179,14 @@ fn read(words: &[String], folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut arguments = BTreeMap::new();
     for word in words {
         let wrong = || {
+            // `:=` is for tools, whose arguments have types.
             Failure::usage(format!("`{}` is not an argument", Escaped(word)))
-                .hint("write name=value, or name=@file for the text of a file")
+                .hint("a prompt takes texts: write name=value, or name=@file for the text of a file")
         };
-        let (name, value) = word.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+        let (name, value) = word
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty() && !name.ends_with(':'))
+            .ok_or_else(wrong)?;
         let value = match value.strip_prefix('@') {
             Some(file) => crate::arguments::read_file(&folder.join(file))?,
             None => value.to_owned(),

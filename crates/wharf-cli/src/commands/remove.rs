@@ -2,6 +2,7 @@
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
+use serde_json::json;
 use wharf::config::edit::{remove, write_atomically};
 use wharf::config::{Origin, ServerConfig};
 use wharf::names::ServerName;
@@ -40,12 +41,9 @@ impl RemoveArgs {
             [(place, before, after)] => {
                 write_atomically(&place.path, after)?;
                 trust_own_words(app, place, Some(before), after)?;
-                app.ui.note(format_args!(
-                    "removed `{}` from {}",
-                    Escaped(&self.name),
-                    app.world.show(&place.path)
-                ));
-                Ok(())
+                let shown = app.world.show(&place.path);
+                let note = format_args!("removed `{}` from {shown}", Escaped(&self.name));
+                Ok(app.ui.done(&json!({ "removed": self.name, "file": place.path }), note)?)
             }
             several => {
                 let paths: Vec<String> = several.iter().map(|(p, ..)| app.world.show(&p.path)).collect();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
+use serde_json::json;
 use wharf::CallOptions;
 use wharf::call::ResourceRead;
 use wharf::host::Everywhere;
@@ -178,8 +179,8 @@ impl ReadArgs {
         let shown = app.world.show(&path);
         std::fs::write(&path, &all)
             .map_err(|error| Failure::general(format!("cannot write {shown}: {error}")))?;
-        app.ui.note(format_args!("wrote {shown} ({})", size(all.len())));
-        Ok(())
+        let note = format_args!("wrote {shown} ({})", size(all.len()));
+        Ok(app.ui.done(&json!({ "file": path, "bytes": all.len() }), note)?)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::json;
 use wharf::config::{self, PendingFile, Sources, TrustStore};
 
 use crate::app::{App, describe};
@@ -37,8 +38,8 @@ impl TrustArgs {
         }
         let pending = self.find(app, &store)?;
         if pending.is_empty() {
-            app.ui.note("there is nothing that waits for your trust");
-            return Ok(());
+            let none = json!({ "trusted": [] });
+            return Ok(app.ui.done(&none, "there is nothing that waits for your trust")?);
         }
         for file in &pending {
             if let Some(obstacle) = &file.obstacle {
@@ -51,17 +52,19 @@ impl TrustArgs {
             return Err(Failure::general("nobody is here to ask")
                 .hint(format!("if you trust it: wharf trust --yes {path}")));
         }
-        let mut all = true;
+        let mut trusted = Vec::new();
         for file in &pending {
             let path = app.world.show(&file.path);
             if self.yes || confirm(&app.ui, &format!("Trust {path}?")) {
                 store.trust_pending(file)?;
                 app.ui.note(format_args!("trusted {path}"));
-            } else {
-                all = false;
+                trusted.push(&file.path);
             }
         }
-        if all { Ok(()) } else { Err(Failure::Said(Exit::General)) }
+        if app.ui.json {
+            app.ui.document(&json!({ "trusted": trusted }))?;
+        }
+        if trusted.len() == pending.len() { Ok(()) } else { Err(Failure::Said(Exit::General)) }
     }
 
     /// The files that wait: those of a folder, or one of them.
@@ -85,14 +88,18 @@ impl TrustArgs {
     fn forget(&self, app: &App, store: &mut TrustStore) -> Result<()> {
         let path = whole(app, self.path.as_deref().unwrap_or(Path::new(".")));
         let files = if path.is_dir() { NAMES.map(|name| path.join(name)).to_vec() } else { vec![path] };
-        let mut known = false;
+        let mut forgotten = Vec::new();
         for file in files {
             if store.distrust(&file)? {
                 app.ui.note(format_args!("{} is no longer trusted", app.world.show(&file)));
-                known = true;
+                forgotten.push(file);
             }
         }
-        if known { Ok(()) } else { Err(Failure::general("it was not trusted")) }
+        match &forgotten[..] {
+            [] => Err(Failure::general("it was not trusted")),
+            _ if app.ui.json => Ok(app.ui.document(&json!({ "revoked": forgotten }))?),
+            _ => Ok(()),
+        }
     }
 }
 

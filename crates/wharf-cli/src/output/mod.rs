@@ -131,9 +131,20 @@ impl Ui {
 
     /// Something that was done, or is worth knowing.
     pub(crate) fn note(&self, text: impl Display) {
-        if !self.quiet {
-            self.say(text);
+        match (self.quiet, self.json) {
+            (true, _) => {}
+            (false, true) => self.say(json!({ "note": text.to_string() })),
+            (false, false) => self.say(text),
         }
+    }
+
+    /// What was done: a note for a person, one document for a program.
+    pub(crate) fn done(&self, document: &Value, note: impl Display) -> io::Result<()> {
+        if self.json {
+            return self.document(document);
+        }
+        self.note(note);
+        Ok(())
     }
 
     /// Something doubtful.

@@ -22,6 +22,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) raw: bool,
     /// The folder that bytes are kept in.
     pub(crate) save: Option<&'a Path>,
+    /// Whether `--save` could have been given.
+    pub(crate) can_save: bool,
 }
 
 /// Bytes within a result.
@@ -68,7 +70,7 @@ fn show_block(ui: &Ui, block: &Content, wish: Wish<'_>) -> Result<()> {
         return Ok(());
     }
     let how = match (block, bytes) {
-        (_, Some(_)) => "; --save DIR keeps it",
+        (_, Some(_)) if wish.can_save => "; --save DIR keeps it",
         (Content::Unknown { .. }, _) => "; --json shows it",
         _ => "",
     };

@@ -52,7 +52,7 @@ impl Repl<'_> {
                 None => in_words_of_the_prompt(error),
             });
         }
-        result::show(ui, &outcome, Wish { raw: false, save: None })?;
+        result::show(ui, &outcome, Wish { raw: false, save: None, can_save: false })?;
         if outcome.is_error() {
             if !ui.json {
                 ui.trouble(format_args!("the tool says that it failed (`{tool}` of `{}`)", route.server));

@@ -85,7 +85,7 @@ fn of_mcp(words: &[&str]) -> Result<Command> {
         ["disconnect", server] => Ok(Command::Disconnect((*server).to_owned())),
         ["disconnect"] => Err(Failure::usage("which server?").hint("write `/mcp disconnect NAME`")),
         ["tools" | "disconnect", ..] => Err(Failure::usage("one server at a time")),
-        [other, ..] => Err(not_found("command `/mcp …`:", other, &OF_MCP)),
+        [other, ..] => Err(not_found("`/mcp` command", other, &OF_MCP)),
     }
 }
 

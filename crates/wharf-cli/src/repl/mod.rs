@@ -181,7 +181,7 @@ fn did_you_mean(name: &str, known: &[&str]) -> String {
         None => {
             let known: Vec<String> =
                 known.iter().map(|name| format!("`{}`", wharf::text::Escaped(name))).collect();
-            format!("there is {}", known.join(", "))
+            format!("there {} {}", if known.len() == 1 { "is only" } else { "are" }, known.join(", "))
         }
     }
 }

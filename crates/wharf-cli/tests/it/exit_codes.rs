@@ -72,3 +72,31 @@ fn l100_help_is_for_everyone_and_usage_errors_are_two() {
     assert_eq!(desk.run(&["call", "demo"]).code, 2);
     assert_eq!(desk.run(&["tools", "--timeout", "soon"]).code, 2);
 }
+
+#[test]
+fn l100_a_program_is_told_of_a_wrong_command_line_in_json() {
+    let desk = Desk::new();
+    for args in [&["call", "demo", "--json"][..], &["tools", "--format", "nonsense", "--json"], &["--json"]] {
+        let ran = desk.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+        assert_eq!(ran.error()["kind"], "usage", "{ran:?}");
+    }
+    let ran = desk.run(&["call", "demo"]);
+    assert!(ran.code == 2 && ran.err.starts_with("error: ") && ran.err.contains("Usage:"), "{ran:?}");
+}
+
+#[test]
+fn l100_what_is_done_to_files_is_one_document() {
+    let desk = Desk::new();
+    let one = |args: &[&str]| desk.run(&[args, &["--json"]].concat()).ok().json();
+    assert!(one(&["init"])["file"].as_str().unwrap().ends_with("wharf.toml"));
+    assert_eq!(one(&["add", "x", "https://example.com/mcp"])["added"], "x");
+    assert_eq!(one(&["remove", "x"])["removed"], "x");
+    assert_eq!(one(&["codegen", "demo", "-o", "demo.rs"])["changed"], true);
+    assert_eq!(one(&["codegen", "demo", "-o", "demo.rs", "--check"])["changed"], false);
+    assert_eq!(one(&["resources", "read", "demo", "demo://dot.png", "-o", "dot.png"])["bytes"], 70);
+    assert_eq!(one(&["trust"])["trusted"], serde_json::json!([]));
+    std::fs::write(desk.project().join(".mcp.json"), r#"{"mcpServers": {"a": {"command": "npx"}}}"#).unwrap();
+    assert_eq!(one(&["trust", "--yes"])["trusted"].as_array().unwrap().len(), 1);
+    assert_eq!(one(&["trust", "--revoke", "."])["revoked"].as_array().unwrap().len(), 1);
+}

@@ -9,7 +9,7 @@ fn l70_the_list_alone_is_on_standard_output() {
     let desk = Desk::new();
     let ran = desk.run(&["tools", "--format", "openai"]).ok();
     let tools = ran.json();
-    assert_eq!(tools.as_array().unwrap().len(), 6, "{ran:?}");
+    assert_eq!(tools.as_array().unwrap().len(), 8, "{ran:?}");
     assert_eq!(tools[0]["type"], "function");
     assert_eq!(tools[0]["function"]["name"], "demo_echo");
     assert!(tools[0]["function"]["parameters"]["properties"]["message"].is_object(), "{ran:?}");

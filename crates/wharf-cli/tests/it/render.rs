@@ -10,7 +10,7 @@ fn l64_the_inventory_is_markdown() {
     assert!(ran.out.contains("\n### demo\n\n- `demo_echo` - "), "{ran:?}");
     let document = desk.run(&["render", "--json"]).ok().json();
     assert_eq!(document["text"], ran.out.as_str());
-    assert_eq!(document["toolCount"], 6);
+    assert_eq!(document["toolCount"], 8);
 }
 
 #[test]
@@ -26,9 +26,9 @@ fn l64_a_template_is_filled() {
         let args: Vec<&str> = [&["render", "--template", "inventory.txt"], args].concat();
         desk.run(&args).ok().out
     };
-    assert_eq!(render(&[]), "one, two: 12\n");
-    assert_eq!(render(&["two"]), "two: 6\n");
-    assert_eq!(render(&["two", "one"]), "one, two: 12\n");
+    assert_eq!(render(&[]), "one, two: 16\n");
+    assert_eq!(render(&["two"]), "two: 8\n");
+    assert_eq!(render(&["two", "one"]), "one, two: 16\n");
 }
 
 #[test]

@@ -30,11 +30,11 @@ fn l101_a_script_connects_lists_calls_and_disconnects() {
     .ok();
     let lines: Vec<&str> = ran.out.lines().collect();
     assert_eq!(lines[0], "demo\tnot connected\t-\t-\twharf test-server", "{ran:?}");
-    assert_eq!(lines[1], "demo\tconnected\tprivate\t6\twharf test-server", "{ran:?}");
+    assert_eq!(lines[1], "demo\tconnected\tprivate\t8\twharf test-server", "{ran:?}");
     assert_eq!(lines[2], "demo\techo\tSays a message again.", "{ran:?}");
-    assert_eq!(lines[8..], ["hello there", "3", lines[0]], "{ran:?}");
+    assert_eq!(lines[10..], ["hello there", "3", lines[0]], "{ran:?}");
     assert!(!ran.out.contains("wharf>"), "nobody needs a prompt: {ran:?}");
-    assert!(ran.err.contains("connected demo: 6 tools (private, everything allowed)"), "{ran:?}");
+    assert!(ran.err.contains("connected demo: 8 tools (private, everything allowed)"), "{ran:?}");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn l101_a_failure_is_told_and_the_rest_goes_on() {
         ],
     );
     assert_eq!(ran.code, 5, "that of the first failure: {ran:?}");
-    assert_eq!(ran.out, "no\ndemo\tconnected\tshared\t6\twharf test-server\nlast\n", "{ran:?}");
+    assert_eq!(ran.out, "no\ndemo\tconnected\tshared\t8\twharf test-server\nlast\n", "{ran:?}");
     for said in [
         "the tool says that it failed (`fail` of `demo`)",
         "did you mean `echo`?",
@@ -127,7 +127,7 @@ fn l101_json_is_one_document_a_command() {
     assert_eq!((&connected["connected"], &connected["tools"][0]), (&"demo".into(), &"demo_echo".into()));
     assert_eq!(
         (&servers["servers"][0]["state"], &servers["servers"][0]["tools"]),
-        (&"connected".into(), &6.into())
+        (&"connected".into(), &8.into())
     );
     assert_eq!(tools["tools"][0]["tool"]["name"], "echo");
     assert_eq!(sum["structuredContent"]["sum"], 3);

@@ -40,8 +40,8 @@ fn l101_connect_list_call_consent_and_disconnect() {
     let desk = Desk::new();
     let screen = Screen::open(&desk);
     screen.command("/mcp", "demo  not connected");
-    screen.command("/mcp connect demo", "connected demo: 6 tools (private)");
-    screen.command("/mcp", "demo  connected  private     6");
+    screen.command("/mcp connect demo", "connected demo: 8 tools (private)");
+    screen.command("/mcp", "demo  connected  private     8");
     screen.command("/mcp tools demo", "Says a message again.");
     screen.clear();
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
+use crate::error::{Error, Result};
 use crate::names::ServerName;
 use crate::secret::{Redactor, Secret, SecretUrl};
 
@@ -145,6 +146,18 @@ impl ServerConfig {
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         Self::new(name, Transport::Stdio(Stdio { command: command.into(), args, ..Stdio::default() }))
+    }
+
+    /// A server that is reached by Streamable HTTP.
+    ///
+    /// # Errors
+    /// If `url` is no address. It is not repeated in the error: it may hold a secret.
+    pub fn http(name: ServerName, url: &str) -> Result<Self> {
+        let url = url
+            .parse()
+            .map_err(|why| Error::config(format!("the address of server `{name}` cannot be read: {why}")))?;
+        let remote = Remote { url: SecretUrl::new(url), headers: IndexMap::default() };
+        Ok(Self::new(name, Transport::Http(remote)))
     }
 
     /// `stdio`, `http` or `sse`.

@@ -167,7 +167,7 @@ impl Source {
             } else {
                 name
             };
-            from = name;
+            from = name + usize::from(raw[name..end].starts_with('}'));
         }
         if from < end {
             self.hidden.push(span.start + from..span.start + end);

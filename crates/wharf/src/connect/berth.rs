@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use super::connection::{Connection, Wire, later};
+use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
 use super::inbox::{Closed, Inbox};
@@ -19,6 +19,7 @@ use super::link::Link;
 use super::monitor::Monitor;
 use super::pipe::PipeLink;
 use super::stdio::{Leaving, Yard};
+use super::waiting::later;
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
 use crate::error::{Error, Result, StderrTail};

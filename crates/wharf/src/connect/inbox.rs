@@ -4,10 +4,11 @@
 mod news;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::Instant;
 
 use super::Peer;
 use super::life::Life;
@@ -37,6 +38,8 @@ pub(crate) struct Inbox {
     counters: Counters,
     /// Requests of the server that are being answered; a server that asks more at once is told to wait.
     asking: Arc<Semaphore>,
+    /// When a question of the server was last answered.
+    answered: Arc<Mutex<Option<Instant>>>,
     pub(crate) monitor: Monitor,
 }
 
@@ -110,6 +113,7 @@ impl Inbox {
             last: AtomicU64::new(0),
             counters: Counters::default(),
             asking: Arc::new(Semaphore::new(ASKING)),
+            answered: Arc::default(),
             monitor,
         })
     }
@@ -322,9 +326,13 @@ impl Inbox {
         };
         let answer = self.peer.request(&self.server, &name, params);
         let mut closed = self.closed.subscribe();
+        let answered = Arc::clone(&self.answered);
         tokio::spawn(async move {
             tokio::select! {
-                answer = answer => back(write_answer(&id, &answer)),
+                answer = answer => {
+                    *answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                    back(write_answer(&id, &answer));
+                }
                 // With the server gone, whoever is asked need not answer any more.
                 _ = closed.wait_for(Option::is_some) => {}
             }
@@ -336,6 +344,11 @@ impl Inbox {
     /// belongs to, a server does not say.
     pub(crate) fn is_asking(&self) -> bool {
         self.asking.available_permits() < ASKING
+    }
+
+    /// When a question of the server was last answered: from then on it has its time again.
+    pub(crate) fn last_answered(&self) -> Option<Instant> {
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer(&self, id: &Json, outcome: &Result<Json, RpcError>) {

@@ -234,7 +234,8 @@ pub(super) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>)
     near.truncate(3);
     match &near[..] {
         [] if known.is_empty() => "there is none".into(),
-        [] if known.len() <= FEW => format!("there is {}", quoted(&known)),
+        [] if known.len() == 1 => format!("there is only {}", quoted(&known)),
+        [] if known.len() <= FEW => format!("there are {}", quoted(&known)),
         [] => format!("there are {} others; list them to see their names", known.len()),
         near => format!("did you mean {}?", quoted(&near.iter().map(|(_, k)| *k).collect::<Vec<_>>())),
     }

@@ -279,7 +279,7 @@ fn l03_a_missing_variable_names_itself_and_stops_only_its_server() {
     let problem = only_problem(&config);
     assert_eq!(problem.message, "the environment variable `NOT_SET` is not set");
     assert_eq!((problem.line(), problem.place.as_ref().unwrap().column), (Some(5), 16));
-    assert!(problem.to_string().contains("${NOT_SET"), "the reference is shown: {problem}");
+    assert!(problem.to_string().contains("\"${NOT_SET}\""), "the reference is shown: {problem}");
     assert!(config.servers.contains_key("good"));
 
     let off = toml("[mcp.off]\ncommand = \"node\"\nenabled = false\nenv = { A = \"${NOT_SET}\" }\n");

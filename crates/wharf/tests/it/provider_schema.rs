@@ -286,6 +286,45 @@ fn l71_rewritten_forms() {
 }
 
 #[test]
+fn l71_of_two_limits_the_tighter_one_counts() {
+    let of = |ty: &str, keyword: &str, value: i32| json!({"type": ty, keyword: value});
+    let limits = [
+        ("number", "minimum", "maximum"),
+        ("number", "exclusiveMinimum", "exclusiveMaximum"),
+        ("string", "minLength", "maxLength"),
+        ("array", "minItems", "maxItems"),
+        ("object", "minProperties", "maxProperties"),
+    ];
+    for (ty, least, most) in limits {
+        for (keyword, our, their, tighter) in
+            [(least, 1, 3, 3), (least, 3, 1, 3), (most, 5, 9, 5), (most, 9, 5, 5)]
+        {
+            let (ours, theirs) = (of(ty, keyword, our), of(ty, keyword, their));
+            // Where references are written out, what stands beside one is joined with what it leads to.
+            let mut whole = with_argument(ours.clone());
+            whole["properties"]["x"]["$ref"] = json!("#/$defs/d");
+            whole["$defs"] = json!({"d": theirs});
+            for provider in [Provider::Mistral, Provider::Bedrock] {
+                let (sent, losses) = one(provider, whole.clone()).unwrap();
+                assert_eq!(
+                    sent["properties"]["x"][keyword],
+                    json!(tighter),
+                    "{provider}: {keyword} {our} {their}"
+                );
+                assert!(losses.iter().all(|loss| !loss.widens), "{losses:?}");
+            }
+            // Where there is no `allOf`, its schemas are joined.
+            let (sent, losses) = argument(Provider::GeminiOpenApi, json!({"allOf": [ours, theirs]}));
+            if keyword.starts_with("exclusive") {
+                assert!(losses.iter().any(|loss| loss.keyword == keyword && loss.widens), "{losses:?}");
+            } else {
+                assert_eq!(sent[keyword], json!(tighter), "{keyword} {our} {their}: {sent}");
+            }
+        }
+    }
+}
+
+#[test]
 fn l71_a_choice_at_the_root_becomes_one_form_with_all_properties() {
     let schema = json!({"type": "object", "oneOf": [
         {"type": "object", "properties": {"kind": {"const": "a"}, "x": {"type": "string"}}, "required": ["kind", "x"]},

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value, json};
 
-use super::keywords::{TYPES, counts_for, implied, is_note, is_of};
+use super::keywords::{TYPES, counts_for, implied, is_note, is_of, is_same};
 use super::walk::{Node, Walk, strings};
 use super::words;
 use crate::provider::loss::How;
@@ -20,8 +20,11 @@ impl Walk<'_> {
                 node.map.shift_remove("const");
                 self.lose("const", How::Dropped, true);
             } else if !accepted && let Some(only) = node.map.shift_remove("const") {
-                let is_listed =
-                    node.map.get("enum").and_then(Value::as_array).is_none_or(|list| list.contains(&only));
+                let is_listed = node
+                    .map
+                    .get("enum")
+                    .and_then(Value::as_array)
+                    .is_none_or(|list| list.iter().any(|value| is_same(value, &only)));
                 let list = if is_listed { vec![only] } else { Vec::new() };
                 node.map.insert("enum".into(), list.into());
                 self.lose("const", How::Rewritten, false);
@@ -144,7 +147,10 @@ impl Walk<'_> {
             return Ok(());
         }
         match implied(node.map.keys().map(String::as_str)) {
-            Some(ty) => drop(node.map.insert("type".into(), ty.into())),
+            Some(ty) => {
+                node.map.insert("type".into(), ty.into());
+                node.is_implied = true;
+            }
             None => {
                 node.map.extend(self.any().as_object().cloned().unwrap_or_default());
                 node.nullable = true;

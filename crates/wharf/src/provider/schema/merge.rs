@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keywords::{TYPES, is_note};
+use super::keywords::{TYPES, is_note, is_same};
 use super::refs::take_reference;
 use super::walk::{Node, Walk};
+use crate::provider::loss::How;
 
 /// Keywords that only mean something together: where both sides have some, theirs cannot be joined with ours.
 const TOGETHER: [&[&str]; 3] = [
@@ -22,7 +23,7 @@ impl Walk<'_> {
     /// Joins what must hold as well into the schema itself: what references lead to, and `allOf` where the dialect has
     /// none. What cannot be joined stays in `allOf`, or in words.
     pub(super) fn flatten(&mut self, node: &mut Node) -> Result<(), String> {
-        let keeps_all_of = self.dialect.accepts("allOf") && !self.is_root();
+        let keeps_all_of = self.keeps_all_of();
         if !keeps_all_of && let Some(Value::Array(all)) = node.map.shift_remove("allOf") {
             node.also.extend(all);
         }
@@ -49,7 +50,14 @@ impl Walk<'_> {
             let left = self.join(&mut node.map, theirs)?;
             self.keep_left(node, left, keeps_all_of);
         }
+        // Nothing is of no type, and nothing is one of no values.
+        let is_empty = |keyword: &str| node.map.get(keyword).is_some_and(|list| *list == json!([]));
+        node.impossible |= is_empty("type") || is_empty("enum");
         Ok(())
+    }
+
+    fn keeps_all_of(&self) -> bool {
+        self.dialect.accepts("allOf") && !self.is_root()
     }
 
     /// Follows a reference that stands among the schemas to be joined.
@@ -62,7 +70,7 @@ impl Walk<'_> {
         // A reference that stays cannot be joined, so it is cut.
         match self.follow(&mut inner)? {
             Some(_) => {
-                self.lose("$ref", crate::provider::loss::How::Dropped, true);
+                self.lose("$ref", How::Dropped, true);
                 node.words.push("of the same form as what it is part of".into());
             }
             None => {
@@ -143,20 +151,28 @@ impl Walk<'_> {
         let is_plain = |map: &Object| {
             !map.contains_key("patternProperties") && !map.contains_key("unevaluatedProperties")
         };
-        if !is_plain(ours) || !is_plain(theirs) {
-            for keyword in &ABOUT_PROPERTIES[1..] {
-                if ours.get(*keyword) != theirs.get(*keyword)
-                    && let Some(their) = theirs.shift_remove(*keyword)
-                {
+        let are_plain = is_plain(ours) && is_plain(theirs);
+        if !are_plain {
+            // What looks at each other stays together where it can.
+            let apart = if self.keeps_all_of() { &ABOUT_PROPERTIES[..] } else { &ABOUT_PROPERTIES[1..] };
+            for keyword in apart {
+                if let Some(their) = theirs.shift_remove(*keyword) {
                     left.insert((*keyword).to_owned(), their);
                 }
+            }
+            if self.keeps_all_of() {
+                return;
+            }
+            // Their properties become ours, whether or not they were additional ones: a pattern may take them.
+            if ours.contains_key("additionalProperties") && theirs.contains_key("properties") {
+                self.lose("additionalProperties", How::Dropped, true);
             }
         }
         let (our_rest, their_rest) = (ours.get("additionalProperties"), theirs.get("additionalProperties"));
         let mut properties = take_object(theirs.get("properties").cloned());
         for (name, their) in &mut properties {
             let our = ours.get("properties").and_then(|p| p.get(name));
-            if let Some(other) = our.or(our_rest).filter(|other| *other != their) {
+            if let Some(other) = our.or(our_rest.filter(|_| are_plain)).filter(|other| *other != their) {
                 *their = both(other, their);
             }
         }
@@ -220,7 +236,9 @@ fn joined(keyword: &str, our: &Value, their: &Value) -> Option<Value> {
         "type" => Some(common_types(our, their)),
         "enum" => {
             let (our, their) = (our.as_array()?, their.as_array()?);
-            Some(our.iter().filter(|value| their.contains(value)).cloned().collect())
+            Some(
+                our.iter().filter(|value| their.iter().any(|other| is_same(value, other))).cloned().collect(),
+            )
         }
         "required" => {
             let (our, their) = (our.as_array()?, their.as_array()?);

@@ -33,6 +33,14 @@ impl Walk<'_> {
                 self.at(&["properties", &name], true, |walk| walk.lose("properties", How::Dropped, true));
             }
         }
+        let has_patterns = node.map.contains_key("patternProperties");
+        if has_patterns
+            && !self.dialect.accepts("patternProperties")
+            && let Some(rest) = node.map.shift_remove("additionalProperties")
+        {
+            // Without the patterns, it would count for what they take.
+            self.give_up("additionalProperties", &rest, &mut node.words);
+        }
         if self.dialect.required_declared {
             self.declare_required(node, &required)?;
         }
@@ -61,8 +69,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Each property by itself; `false` where one is required that cannot be.
-    pub(super) fn properties(&mut self, value: Value, required: &[String]) -> Result<Value, String> {
+    /// Each property by itself; `false` where nothing but an object fits, and one is required that cannot be.
+    pub(super) fn properties(
+        &mut self,
+        value: Value,
+        required: &[String],
+        is_object: bool,
+    ) -> Result<Value, String> {
         let Value::Object(schemas) = value else { return Ok(value) };
         let mut properties = Map::new();
         for (name, schema) in schemas {
@@ -71,9 +84,10 @@ impl Walk<'_> {
             let done = self.at(&["properties", &name], true, |walk| walk.schema(schema));
             self.optional -= usize::from(!is_required);
             match done? {
-                Value::Bool(_) if is_required => return Ok(Value::Bool(false)),
-                Value::Bool(_) if self.dialect.accepts("not") => {
-                    drop(properties.insert(name, json!({ "not": {} })))
+                Value::Bool(_) if is_required && is_object => return Ok(Value::Bool(false)),
+                Value::Bool(_) if is_required || self.dialect.accepts("not") => {
+                    let nothing = self.at(&["properties", &name], true, |walk| walk.nothing("properties"));
+                    properties.insert(name, nothing);
                 }
                 Value::Bool(_) => {
                     self.at(&["properties", &name], true, |walk| {

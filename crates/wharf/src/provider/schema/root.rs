@@ -40,21 +40,26 @@ impl Walk<'_> {
         let Some(choice) = node.map.shift_remove(keyword) else { return Ok(()) };
         let told = words::tell(keyword, &choice);
         let Value::Array(branches) = choice else { return Ok(()) };
-        let is_only = branches.len() == 1;
         let mut forms: Vec<Map<String, Value>> = Vec::new();
+        let mut opened = Vec::new();
         for branch in branches {
             let open = self.open.len();
-            let mut form = Node { also: vec![branch], ..Node::default() };
+            let mut form = Node { also: vec![json!({ "type": "object" }), branch], ..Node::default() };
             self.flatten(&mut form)?;
-            if !is_only {
-                self.open.truncate(open);
-            }
+            let below = self.open.split_off(open);
             if !form.impossible {
                 forms.push(form.map);
+                opened = below;
             }
         }
-        if is_only && let Some(only) = forms.pop() {
-            node.also.push(Value::Object(only));
+        // A form that no object fits is none to choose, and a choice of one is none.
+        if forms.is_empty() {
+            node.impossible = true;
+            return Ok(());
+        }
+        if forms.len() == 1 {
+            self.open.extend(opened);
+            node.also.extend(forms.pop().map(Value::Object));
             return self.flatten(node);
         }
         self.gather(node, &forms)?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keywords::is_note;
+use super::keywords::{is_note, is_same};
 use super::walk::{Node, Walk, strings};
 use crate::provider::loss::How;
 
@@ -24,6 +24,9 @@ impl Walk<'_> {
             node.map.shift_remove("anyOf");
             node.also.push(only);
             self.flatten(node)?;
+            if node.impossible {
+                return Ok(());
+            }
         }
         let has_one_of = node.map.contains_key("oneOf") && !self.dialect.accepts("oneOf");
         let has_more = node.map.keys().any(|keyword| keyword != "anyOf" && !is_note(keyword));
@@ -135,7 +138,9 @@ fn differ(one: &Value, other: &Value) -> bool {
         (None, Some(Value::Array(list))) => Some(list.clone()),
         _ => None,
     };
-    values(one).zip(values(other)).is_some_and(|(a, b)| !a.iter().any(|value| b.contains(value)))
+    values(one)
+        .zip(values(other))
+        .is_some_and(|(a, b)| !a.iter().any(|value| b.iter().any(|other| is_same(value, other))))
 }
 
 /// A schema that only null fits.

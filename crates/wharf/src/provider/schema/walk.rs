@@ -51,6 +51,8 @@ pub(super) struct Node {
     /// What it can no longer say.
     pub(super) words: Vec<String>,
     pub(super) nullable: bool,
+    /// The type is not its own: it was found by what the schema is about.
+    pub(super) is_implied: bool,
     /// No value fits.
     pub(super) impossible: bool,
 }
@@ -107,6 +109,7 @@ impl<'a> Walk<'a> {
         }
         self.depth += 1;
         let open = self.open.len();
+        let (losses, fits) = (self.losses.len(), self.fits);
         let done = match schema {
             Value::Bool(false) => Ok(Value::Bool(false)),
             Value::Bool(true) => self.object(Map::new()),
@@ -115,6 +118,11 @@ impl<'a> Walk<'a> {
         };
         self.open.truncate(open);
         self.depth -= 1;
+        if matches!(done, Ok(Value::Bool(false))) {
+            // What was lost of a schema that is not sent is no loss.
+            self.losses.truncate(losses);
+            self.fits = fits;
+        }
         done
     }
 
@@ -124,24 +132,43 @@ impl<'a> Walk<'a> {
         if let Some(done) = self.follow(&mut node)? {
             return Ok(done);
         }
-        self.flatten(&mut node)?;
-        if self.is_root() {
-            self.plain_root(&mut node)?;
-        }
-        self.unions(&mut node)?;
-        self.values(&mut node);
-        self.types(&mut node)?;
-        self.numbers(&mut node);
-        self.arrays(&mut node);
-        self.keys(&mut node)?;
-        let nullable = node.nullable;
+        self.form(&mut node)?;
+        let (nullable, is_implied) = (node.nullable, node.is_implied);
         let done = if node.impossible { Value::Bool(false) } else { self.write(node)? };
+        if is_implied && !done.is_object() {
+            // No object fits, yet whatever is none does.
+            let others = ["string", "number", "boolean"].map(|ty| json!({ "type": ty }));
+            return Ok(json!({ "anyOf": others, "nullable": true }));
+        }
         if done.is_object() || !nullable {
             return Ok(done);
         }
         // Only null fits: a text that may be null is the nearest there is.
         self.lose("type", How::Rewritten, true);
         Ok(json!({ "type": "string", "nullable": true }))
+    }
+
+    /// Puts a schema into the dialect's form, or finds that no value fits. What is then left of it means nothing.
+    fn form(&mut self, node: &mut Node) -> Result<(), String> {
+        self.flatten(node)?;
+        if self.is_root() {
+            self.plain_root(node)?;
+        }
+        if !node.impossible {
+            self.unions(node)?;
+        }
+        if !node.impossible {
+            self.values(node);
+        }
+        if !node.impossible {
+            self.types(node)?;
+        }
+        if !node.impossible {
+            self.numbers(node);
+            self.arrays(node);
+            self.keys(node)?;
+        }
+        Ok(())
     }
 
     /// Spells a schema in today's way, and sees that its keywords are what they must be.
@@ -161,6 +188,7 @@ impl<'a> Walk<'a> {
     fn write(&mut self, node: Node) -> Result<Value, String> {
         let Node { map, mut words, nullable, .. } = node;
         let required: Vec<String> = strings(map.get("required"));
+        let is_object = map.get("type").is_some_and(|ty| ty == "object");
         let mut out = Map::new();
         for (keyword, value) in map {
             if keyword == "$ref" {
@@ -174,7 +202,9 @@ impl<'a> Walk<'a> {
             let value = match kind(&keyword) {
                 Some(Kind::One) => self.one(&keyword, value, &mut words)?,
                 Some(Kind::Many) => self.many(&keyword, value)?,
-                Some(Kind::Named) if keyword == "properties" => Some(self.properties(value, &required)?),
+                Some(Kind::Named) if keyword == "properties" => {
+                    Some(self.properties(value, &required, is_object)?)
+                }
                 Some(Kind::Named) => self.named(&keyword, value)?,
                 _ => self.plain(&keyword, value),
             };

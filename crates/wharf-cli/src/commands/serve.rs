@@ -1,0 +1,112 @@
+//! `wharf serve`: every server as one, for whoever speaks MCP.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use clap::Args;
+use serde_json::json;
+use tokio::io::BufReader;
+use tokio::net::TcpListener;
+use wharf::ask::Decline;
+use wharf::config::ServerConfig;
+use wharf::gateway::Gateway;
+
+use crate::app::{App, OpenHost, interrupted};
+use crate::failure::{Failure, Result};
+
+/// Serve every configured server as one MCP server
+///
+/// Agents and editors are pointed at one address and find the tools of all servers there, whichever revision of the
+/// protocol they and the servers speak. Without any configuration the built-in demo server is served. Ctrl-C lets calls
+/// that are under way end.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wharf serve
+  claude mcp add --transport http wharf http://127.0.0.1:7420/mcp
+  wharf serve --stdio")]
+pub(crate) struct ServeArgs {
+    /// Listen at this port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 7420, conflicts_with = "stdio")]
+    port: u16,
+    /// Listen at this address; others than this machine's own need callers with keys
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), conflicts_with = "stdio")]
+    bind: IpAddr,
+    /// Speak over standard input and output, with the one program that started it
+    #[arg(long)]
+    stdio: bool,
+    /// Let the gateway be called by this name too; may be given again
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Let web pages of this origin call, like https://app.example.org; may be given again
+    #[arg(long = "origin", value_name = "ORIGIN")]
+    origins: Vec<String>,
+}
+
+impl ServeArgs {
+    pub(crate) async fn run(self, app: &App) -> Result<()> {
+        let mut setup = app.setup()?;
+        if self.stdio {
+            // Standard input belongs to the caller: nobody can be asked there.
+            setup.refuse_pending(app, None)?;
+        } else {
+            setup.settle(app, None)?;
+        }
+        setup.report(app, None)?;
+        let servers: Vec<ServerConfig> = setup.listed().filter(|server| server.enabled).cloned().collect();
+        let open = app.open(&setup, servers.clone(), Decline).await?;
+        let served = self.serve(app, &open, &servers).await;
+        open.close().await;
+        served
+    }
+
+    async fn serve(&self, app: &App, open: &OpenHost, servers: &[ServerConfig]) -> Result<()> {
+        let gateway = Gateway::builder(open.host.clone())
+            .hosts(self.hosts.iter().cloned())
+            .origins(self.origins.iter().cloned())
+            .build();
+        if self.stdio {
+            let input = BufReader::new(tokio::io::stdin());
+            return tokio::select! {
+                served = gateway.serve_stdio(input, tokio::io::stdout()) => Ok(served?),
+                () = interrupted() => Ok(()),
+            };
+        }
+        let at = SocketAddr::new(self.bind, self.port);
+        gateway.may_listen(at)?;
+        let listener = TcpListener::bind(at).await.map_err(|error| {
+            let hint = "choose another with --port, or 0 for a free one";
+            Failure::general(format!("cannot listen at {at}: {error}")).hint(hint)
+        })?;
+        let at = listener.local_addr().map_err(|e| Failure::general(format!("it listens nowhere: {e}")))?;
+        announce(app, at, servers)?;
+        let stop = async {
+            interrupted().await;
+            app.ui.note("stopping: calls under way may end; Ctrl-C again ends them now");
+        };
+        tokio::select! {
+            served = gateway.serve_http(listener, stop) => Ok(served?),
+            () = twice() => Ok(()),
+        }
+    }
+}
+
+/// Says where it is, and what to paste where.
+fn announce(app: &App, at: SocketAddr, servers: &[ServerConfig]) -> Result<()> {
+    let url = format!("http://{at}/mcp");
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    if app.ui.json {
+        app.ui.document(&json!({ "url": url, "servers": names }))?;
+        return Ok(());
+    }
+    app.ui.say(format_args!("serving {} at {url}", names.join(", ")));
+    app.ui.note(format_args!(
+        "\n  Claude Code   claude mcp add --transport http wharf {url}\n  Codex         codex mcp add wharf --url {url}\n  VS Code       code --add-mcp '{{\"name\":\"wharf\",\"type\":\"http\",\"url\":\"{url}\"}}'\n  Cursor        \"wharf\": {{ \"url\": \"{url}\" }}   in mcp.json\n\nCtrl-C stops."
+    ));
+    Ok(())
+}
+
+/// Whoever asks twice means it.
+async fn twice() {
+    interrupted().await;
+    interrupted().await;
+}

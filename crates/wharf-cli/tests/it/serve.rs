@@ -1,0 +1,88 @@
+//! `wharf serve`: the built-in server behind the gateway, for a caller over a pipe and one over HTTP.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+use wharf_testkit::rmcp_client::{Wire, list_and_call};
+
+use crate::desk::{Desk, WHARF};
+
+/// A gateway that listens, ended when the test is.
+struct Serving {
+    child: Child,
+    url: String,
+}
+
+impl Serving {
+    fn start(desk: &Desk) -> Self {
+        let mut child = desk.command(&["serve", "--port", "0", "--json"]).spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        let url = said["url"].as_str().unwrap().to_owned();
+        Self { child, url }
+    }
+
+    /// Asks it to stop, and waits until it has.
+    fn stop(mut self) -> i32 {
+        #[expect(clippy::disallowed_methods, reason = "a person who presses Ctrl-C")]
+        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn l31_an_independent_client_of_either_era_is_served_over_a_pipe() {
+    let desk = Desk::new();
+    let home = desk.home().display().to_string();
+    for wire in [Wire::Legacy, Wire::Modern] {
+        // Through `env`, so that the caller's own home is not read.
+        let args = ["-i", &format!("HOME={home}"), "PATH=/usr/bin:/bin", WHARF, "serve", "--stdio"];
+        let seen =
+            list_and_call(wire, Path::new("/usr/bin/env"), &args, "demo_add", json!({"a": 2, "b": 3})).await;
+        assert!(seen.tools.iter().all(|tool| tool.starts_with("demo_")), "{:?}", seen.tools);
+        assert_eq!(seen.result["structuredContent"], json!({"sum": 5}));
+    }
+}
+
+#[test]
+fn l31_a_gateway_is_a_server_like_any_other() {
+    let desk = Desk::new();
+    let serving = Serving::start(&desk);
+    let file = desk.home().join("gateway.json");
+    let config = json!({"mcpServers": {"all": {"type": "http", "url": serving.url}}});
+    std::fs::write(&file, config.to_string()).unwrap();
+    let file = file.display().to_string();
+    let listed = desk.run(&["--config", &file, "tools", "all"]);
+    assert!(listed.out.contains("demo_echo"), "{listed:?}");
+    let said = desk.run(&["--config", &file, "call", "all", "demo_echo", "message=through"]);
+    assert_eq!((said.code, said.out.trim()), (0, "through"), "{said:?}");
+    let wrong = desk.run(&["--config", &file, "call", "all", "demo_add", "a=1"]);
+    assert_ne!(wrong.code, 0, "{wrong:?}");
+    assert_eq!(serving.stop(), 0, "being asked to stop is no failure");
+}
+
+#[test]
+fn gwy_04_an_address_that_others_reach_is_refused_without_keys() {
+    let desk = Desk::new();
+    let refused = desk.run(&["serve", "--bind", "0.0.0.0", "--port", "0"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("keys"), "{refused:?}");
+    let mut taken = Serving::start(&desk);
+    let port = taken.url.rsplit(':').next().unwrap().trim_end_matches("/mcp").to_owned();
+    let twice = desk.command(&["serve", "--port", &port]).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&twice.stderr).into_owned();
+    assert!(!twice.status.success() && said.contains("--port"), "{said}");
+    assert!(taken.child.try_wait().unwrap().is_none(), "the first goes on");
+}
