@@ -123,6 +123,7 @@ async fn mcp_server_registry() {
     // Not shared: its owner alone sees it.
     main.connect(Docking::new(config)).await.unwrap();
     assert!(listed(&other).await.is_empty() && other.servers().is_empty());
+    assert_eq!((main.check_connections().await.len(), other.check_connections().await.len()), (1, 0));
     assert_eq!(other.route("mcp_github_list_repos").await.unwrap_err().kind(), "unknown_tool");
     let process = pid_in(&pid).await;
     registry.close().await;
@@ -189,7 +190,7 @@ async fn check_connections_makes_the_lost_ones_again() {
 }
 
 #[tokio::test]
-async fn check_connections_reports_the_silent_and_leaves_their_calls_alone() {
+async fn check_connections_reports_the_silent_and_keeps_their_connection() {
     let no = Step::ReplyError { code: -32601, message: "no such method".into(), data: None };
     let silent = Puppet::of(Era::Legacy).on("ping", [Step::Hang]);
     let refuses = Puppet::of(Era::Legacy).on("ping", [no]);
