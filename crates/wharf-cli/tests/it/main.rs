@@ -21,6 +21,7 @@ mod resources;
 mod repl;
 mod repl_terminal;
 mod screen;
+mod seeds;
 mod test_server;
 mod test_server_offers;
 mod trust;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use super::connection::{Connection, Wire, later};
+use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
 use super::inbox::{Closed, Inbox};
@@ -18,6 +19,7 @@ use super::link::Link;
 use super::monitor::Monitor;
 use super::pipe::PipeLink;
 use super::stdio::{Leaving, Yard};
+use super::waiting::later;
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
 use crate::error::{Error, Result, StderrTail};
@@ -70,6 +72,8 @@ struct Place {
     making: Mutex<Making>,
     /// Counts how often it was to be disconnected: whoever makes the connection meanwhile gives up.
     stop: watch::Sender<u64>,
+    /// It was lost too often, and is not made again by itself.
+    given_up: AtomicBool,
 }
 
 struct Making {
@@ -222,6 +226,7 @@ impl Berth {
             state: watch::channel(State::Disconnected).0,
             making: Mutex::new(Making { by_hand: false, losses: 0 }),
             stop: watch::channel(0).0,
+            given_up: AtomicBool::new(false),
         }))
     }
 
@@ -238,6 +243,11 @@ impl Berth {
     /// Whether there is a live connection.
     pub fn connected(&self) -> bool {
         self.live().is_some()
+    }
+
+    /// Whether it was lost too often to be made again by itself. Whoever needs it makes it again.
+    pub fn is_given_up(&self) -> bool {
+        self.0.given_up.load(Ordering::Acquire)
     }
 
     /// The live connection, made now if there is none. On a manual server that nobody connected it is an error.
@@ -258,6 +268,7 @@ impl Berth {
         self.0.stop.send_modify(|times| *times += 1);
         let mut making = self.0.making.lock().await;
         making.by_hand = false;
+        self.0.given_up.store(false, Ordering::Release);
         self.0.tell(State::Disconnected, None);
         if let Some(connection) = self.0.current.swap(None) {
             connection.close().await;
@@ -296,6 +307,7 @@ impl Berth {
         match opened {
             Ok(connection) => {
                 self.0.current.store(Some(Arc::new(connection.clone())));
+                self.0.given_up.store(false, Ordering::Release);
                 attempt.end(State::Connected, None);
                 connection.follow_changes();
                 self.0.dock.peer.connected(&connection);
@@ -409,6 +421,7 @@ async fn remake(place: Weak<Place>, losses: u32) {
     let mut making = place.making.lock().await;
     making.losses = 0;
     if *place.state.borrow() == State::Reconnecting {
+        place.given_up.store(true, Ordering::Release);
         let last = last.map_or_else(String::new, |error| format!("; the last time: {error}"));
         place.tell(State::Disconnected, Some(format!("it was lost too often in a row{last}")));
     }

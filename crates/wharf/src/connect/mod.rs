@@ -20,6 +20,7 @@ mod program;
 mod sse;
 mod stdio;
 mod timekeeper;
+mod waiting;
 mod weak;
 
 pub use berth::{Berth, Dock};

@@ -6,11 +6,14 @@ use serde_json::json;
 use wharf::config::{Remote, ServerConfig, Transport};
 use wharf::host::{Ensemble, NoArguments};
 use wharf::names::ServerName;
+use wharf::provider::{Part, Provider};
+use wharf::registry::Route;
 use wharf::secret::{Secret, SecretUrl};
 use wharf::{CallOptions, Error, Host, LocalTool};
 use wharf_testkit::http::honest_modern;
 use wharf_testkit::{HttpPuppet, Puppet, Step};
 
+use super::model::Model;
 use super::{Shelf, filesystem, program, stdio, text, tool, with_env};
 use crate::support::{at, error, folder, is_alive, pid_in, soon};
 
@@ -35,6 +38,12 @@ fn http_client(name: &str, server: &HttpPuppet, token: &str) -> ServerConfig {
 
 fn invokers(ensemble: &Ensemble) -> Vec<&str> {
     ensemble.tools().map(|tool| tool.name.as_str()).collect()
+}
+
+/// The tools of these ensembles and of nobody else.
+fn of(host: &Host, ensembles: &[&Ensemble]) -> Vec<Route> {
+    let is_one = |route: &&Route| ensembles.iter().any(|ensemble| route.is_of(&ensemble.config().name));
+    host.snapshot().tools().iter().filter(is_one).cloned().collect()
 }
 
 #[tokio::test]
@@ -178,6 +187,77 @@ async fn example_3_multiple_mcp_servers() {
         assert_eq!(outcome.server.as_ref(), Some(&ensemble.config().name));
     }
     for ensemble in &ensembles {
+        ensemble.disconnect().await.unwrap();
+        assert!(!ensemble.connection().is_open());
+    }
+}
+
+#[tokio::test]
+async fn complete_flow_example_in_a_conversation() {
+    let shelf = Shelf::with(&[("weather_mcp_server", weather())]);
+    let host = shelf.builder().server(weather_client(&shelf)).start().await.unwrap();
+    let weather = host.ensemble("mcp-weather").await.unwrap();
+    let invoked = weather.tool("get_weather").unwrap().public_name().to_owned();
+    for name in ["gpt-5", "claude-opus-4-5", "gemini-2.5-pro"] {
+        let mut model = Model::named(name)
+            .calls(&[("c1", &invoked, json!({"city": "NYC"})), ("c2", &invoked, json!({"town": "NYC"}))])
+            .says("It is sunny in New York.");
+        let tools = of(&host, &[&weather]);
+        let conversation = model.converse(&host, &tools, "What's the weather in NYC?");
+        assert_eq!(soon("a conversation", conversation).await, "It is sunny in New York.");
+        assert_eq!(model.heard[0]["role"], "user", "{name}");
+        // What the tools came to, in a message that is no provider's own.
+        let [sunny, wrong] = &model.results[..] else { panic!("{name}: {:?}", model.results) };
+        assert_eq!((sunny.call_id.as_deref(), sunny.name.as_str()), (Some("c1"), invoked.as_str()));
+        let (server, tool) = sunny.tool.as_ref().unwrap();
+        assert_eq!((server.as_str(), tool.as_str()), ("mcp-weather", "get_weather"));
+        assert_eq!(sunny.arguments.as_ref().unwrap().as_str(), r#"{"city":"NYC"}"#);
+        assert_eq!((sunny.is_error, &sunny.parts[..]), (false, &[Part::Text("Sunny in NYC".into())][..]));
+        assert!(wrong.is_error && wrong.to_text().contains("city"), "{wrong:?}");
+        // And the same message in any provider's words, whoever the model is.
+        for provider in Provider::ALL {
+            let words = provider.messages(std::slice::from_ref(sunny));
+            assert!(words[0].as_str().contains("Sunny in NYC"), "{provider}: {words:?}");
+        }
+    }
+    weather.disconnect().await.unwrap();
+    host.close().await;
+}
+
+#[tokio::test]
+async fn example_3_all_ensembles_in_one_conversation() {
+    let database = HttpPuppet::start(honest_modern(vec![tool("query", "Query", &["*sql"])]));
+    let shelf = Shelf::with(&[
+        ("weather_mcp_server", weather()),
+        ("@modelcontextprotocol/server-filesystem", filesystem()),
+    ]);
+    let files = program("mcp-filesystem", &["npx", "-y", "@modelcontextprotocol/server-filesystem"]);
+    let servers =
+        [weather_client(&shelf), files, http_client("mcp-database", &database, "secret-0123456789")];
+    let host = shelf.builder().servers(servers).start().await.unwrap();
+    let weather = host.ensemble("mcp-weather").await.unwrap();
+    let files = host.ensemble("mcp-filesystem").await.unwrap();
+    let database = host.ensemble("mcp-database").await.unwrap();
+    let all = [&weather, &files, &database];
+    let public = |ensemble: &Ensemble, tool: &str| ensemble.tool(tool).unwrap().public_name().to_owned();
+    let (sky, file, rows) =
+        (public(&weather, "get_weather"), public(&files, "read_file"), public(&database, "query"));
+    let calls = [
+        ("c1", sky.as_str(), json!({"city": "NYC"})),
+        ("c2", &file, json!({"path": "/data/notes"})),
+        ("c3", &rows, json!({"sql": "select 1"})),
+    ];
+    let mut model = Model::named("claude-opus-4-5").calls(&calls).says("All three answered.");
+    assert_eq!(model.converse(&host, &of(&host, &all), "Ask everyone").await, "All three answered.");
+    assert_eq!(model.tools.as_array().unwrap().len(), 5, "{}", model.tools);
+    assert!(model.results.iter().all(|result| !result.is_error), "{:?}", model.results);
+    let servers: Vec<&str> = model.results.iter().map(|r| r.tool.as_ref().unwrap().0.as_str()).collect();
+    assert_eq!(servers, ["mcp-weather", "mcp-filesystem", "mcp-database"]);
+    // An ensemble that is not in the conversation cannot be called from it.
+    let mut model = Model::named("claude-opus-4-5").calls(&calls[2..]).says("No.");
+    model.converse(&host, &of(&host, &[&weather]), "Ask the database").await;
+    assert!(model.results[0].is_error && model.results[0].tool.is_none(), "{:?}", model.results);
+    for ensemble in all {
         ensemble.disconnect().await.unwrap();
         assert!(!ensemble.connection().is_open());
     }

@@ -1,11 +1,13 @@
 //! `lionpride.services.mcps`: pools of a session, security, loading of tools.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
-use wharf::Error;
+use serde_json::{Value, json};
+use wharf::config::{Sources, load};
 use wharf::host::{Load, LoadAll};
 use wharf::names::ServerName;
 use wharf::policy::{EnvRules, Permission, Policy, filter_environment};
+use wharf::{Error, LocalTool};
 use wharf_testkit::Puppet;
 
 use super::{Shelf, names, program, search, tool};
@@ -206,4 +208,108 @@ async fn session_scoped_pool() {
     let process = pid_in(&pid).await;
     session.close().await;
     assert!(!is_alive(process));
+}
+
+#[tokio::test]
+async fn load_config_and_the_configuration_file_format() {
+    let text = MCP_JSON.replacen(
+        "\"mcpServers\": {",
+        "\"mcpServers\": {\n    \"remote\": {\"url\": \"https://mcp.example.com/api\"},",
+        1,
+    );
+    let shelf = shelf();
+    let config = shelf.config(".mcp.json", &text);
+    let server = |name: &str| &config.servers[&ServerName::parse(name).unwrap()];
+    assert_eq!(server("remote").transport_name(), "http");
+    assert!(server("memory").debug && !server("search").debug);
+    let env = super::stdio(&mut server("search").clone()).env["EXA_API_KEY"].expose().to_owned();
+    assert_eq!(env, "exa-key-0123456789");
+    // No file, or one that cannot be read.
+    let sources = |path| Sources { explicit: vec![path], env: shelf.env(), ..Sources::default() };
+    let missing = load(&sources(shelf.folder().join("nobody.json"))).unwrap_err();
+    assert!(missing.to_string().contains("there is no such file"), "{missing}");
+    let broken = shelf.folder().join("broken.json");
+    wharf::config::edit::write_atomically(&broken, "{\"mcpServers\": [").unwrap();
+    let broken = load(&sources(broken)).unwrap();
+    assert!(!broken.problems.is_empty() && broken.servers.is_empty(), "{:?}", broken.problems);
+}
+
+#[tokio::test]
+async fn migration_pools_have_nothing_in_common() {
+    let shelf = shelf();
+    let servers = || shelf.config(".mcp.json", MCP_JSON).servers.into_values();
+    let wide = Policy::strict().with_commands(["my-runner"]);
+    let one = shelf.builder().policy(wide).servers(servers()).start().await.unwrap();
+    let two = shelf.builder().servers(servers()).start().await.unwrap();
+    let berths = [&one, &two].map(|pool| pool.berth("search").unwrap());
+    let (first, second) = tokio::join!(berths[0].connect(), berths[1].connect());
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_ne!(first.number(), second.number(), "each has its own");
+    // What one may start, the other still may not.
+    let own = || program("own", &["my-runner", "exa-mcp-server"]);
+    assert!(one.berth(own()).unwrap().connect().await.is_ok());
+    let refused = two.berth(own()).unwrap().connect().await.unwrap_err();
+    assert_eq!(refused.kind(), "command_not_allowed");
+    one.close().await;
+    assert!(!first.is_open() && second.is_open(), "and what one closes, the other keeps");
+    assert!(two.call("search_exa_search", json!({"query": "AI"})).await.success);
+    two.close().await;
+}
+
+#[tokio::test]
+async fn multi_server_configuration_and_the_unified_interface() {
+    let shelf = shelf();
+    let host = shelf.builder().start().await.unwrap();
+    let session = host.session("agent").permission(Permission::Yolo).start().unwrap();
+    let servers = || shelf.config(".mcp.json", MCP_JSON).servers.into_values();
+    let all_tools = session.load_all(LoadAll::new(servers())).await;
+    let told: Vec<String> = all_tools
+        .iter()
+        .map(|(server, tools)| {
+            format!("Server '{server}': {} tools registered", tools.as_ref().unwrap().len())
+        })
+        .collect();
+    assert_eq!(told, ["Server 'search': 2 tools registered", "Server 'memory': 2 tools registered"]);
+    // Again: refused, or updated.
+    let again = session.load_all(LoadAll::new(servers())).await;
+    assert!(again.values().all(|tools| tools.as_ref().is_err_and(|e| e.kind() == "config")), "{again:?}");
+    let updated = session.load_all(LoadAll::new(servers()).update()).await;
+    assert!(updated.values().all(Result::is_ok), "{updated:?}");
+    // Local and remote tools are invoked alike.
+    let echo = LocalTool::new("echo", "Says it again", async |said: Said, _| Ok::<_, String>(said.query));
+    session.register(echo).unwrap();
+    for name in ["search_exa_search", "echo"] {
+        let calling = session.call(name, json!({"query": "AI research"})).await;
+        assert!(calling.success && calling.to_text().contains("AI research"), "{name}: {calling:?}");
+    }
+    host.close().await;
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Said {
+    query: String,
+}
+
+#[tokio::test]
+async fn pitfall_environment_leakage() {
+    let files = folder();
+    let described = at(&files, "described");
+    let server = search().with(|s| s.describe_file = Some(described.clone()));
+    let shelf = Shelf::with(&[("exa-mcp-server", server), ("memory_server", memory())])
+        .and("EXA_API_KEY", "exa-key-0123456789")
+        .and("OPENAI_API_KEY", "sk-0123456789abcdef")
+        .and("AWS_SECRET_ACCESS_KEY", "aws-0123456789abcdef")
+        .and("MCP_MODE", "test");
+    let pool = shelf.builder().servers(shelf.config(".mcp.json", MCP_JSON).servers.into_values());
+    let pool = pool.start().await.unwrap();
+    pool.berth("search").unwrap().connect().await.unwrap();
+    let said: Value = serde_json::from_str(&std::fs::read_to_string(&described).unwrap()).unwrap();
+    assert_eq!(
+        (&said["env"]["EXA_API_KEY"], &said["env"]["MCP_MODE"]),
+        (&json!("exa-key-0123456789"), &json!("test"))
+    );
+    for secret in ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY"] {
+        assert!(said["env"].get(secret).is_none(), "{secret} is nobody's business");
+    }
+    pool.close().await;
 }

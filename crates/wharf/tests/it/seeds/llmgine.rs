@@ -18,7 +18,7 @@ struct Calculate {
 }
 
 /// Calculates sums.
-fn local_calculator() -> LocalTool {
+pub(super) fn local_calculator() -> LocalTool {
     LocalTool::blocking(
         "local_calculator",
         "Calculate mathematical expressions locally",
@@ -29,7 +29,7 @@ fn local_calculator() -> LocalTool {
     )
 }
 
-fn shelf() -> Shelf {
+pub(super) fn shelf() -> Shelf {
     let notion = Puppet::new().tool(tool(
         "get_notion_pages",
         "Retrieve pages from Notion database",
@@ -44,7 +44,7 @@ fn shelf() -> Shelf {
 }
 
 /// `python` with a script, found by the file that defines the server.
-fn script(shelf: &Shelf, name: &str, file: &str) -> ServerConfig {
+pub(super) fn script(shelf: &Shelf, name: &str, file: &str) -> ServerConfig {
     let mut config = program(name, &["python", file]);
     stdio(&mut config).base = Some(shelf.folder());
     stdio(&mut config).cwd = Some(shelf.folder());

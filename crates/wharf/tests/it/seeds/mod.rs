@@ -2,12 +2,17 @@
 //!
 //! Their command lines stand as they are written there. `npx`, `uvx` and `python` are found on a shelf of ours, where the
 //! name of a package leads to a server of the same tools.
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod converser;
+#[rustfmt::skip]
+mod generated;
 mod lionpride;
 mod llmgine;
+mod llmgine_formats;
+mod model;
 mod nexus3;
+mod nexus3_agents;
 mod weakincentives;
 
 use std::collections::BTreeMap;

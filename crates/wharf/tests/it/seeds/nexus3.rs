@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wharf::ask::Answer;
 use wharf::config::{Connect, Remote, ServerConfig, Sources, Transport, TrustStore, load};
 use wharf::event::State;
-use wharf::host::{Docking, HostBuilder};
+use wharf::host::{Docking, Health, HostBuilder};
 use wharf::names::ServerName;
 use wharf::policy::{Permission, Policy, Reach};
 use wharf::registry::{NameRules, Naming};
@@ -12,15 +12,15 @@ use wharf::secret::{Secret, SecretUrl};
 use wharf::session::Visibility;
 use wharf::{Error, Host};
 use wharf_testkit::http::honest_legacy;
-use wharf_testkit::{HttpPuppet, Puppet, Step, rmcp_peer_path};
+use wharf_testkit::{Era, HttpPuppet, Puppet, Step, rmcp_peer_path};
 
 use super::{Shelf, filesystem, github, listed, program, stdio, text, tool, with_env};
 use crate::sessions::Person;
-use crate::support::{at, error, folder, is_alive, pid_in, soon, until};
+use crate::support::{at, count, error, folder, is_alive, pid_in, received, soon, until};
 
-const GITHUB: [&str; 3] = ["npx", "-y", "@modelcontextprotocol/server-github"];
+pub(super) const GITHUB: [&str; 3] = ["npx", "-y", "@modelcontextprotocol/server-github"];
 
-fn shelf() -> Shelf {
+pub(super) fn shelf() -> Shelf {
     Shelf::with(&[
         ("@modelcontextprotocol/server-github", github()),
         ("@modelcontextprotocol/server-filesystem", filesystem()),
@@ -29,7 +29,7 @@ fn shelf() -> Shelf {
 }
 
 /// Names as nexus3 makes them.
-fn nexus(builder: HostBuilder) -> HostBuilder {
+pub(super) fn nexus(builder: HostBuilder) -> HostBuilder {
     builder.names(NameRules { naming: Naming::Mcp, ..NameRules::default() })
 }
 
@@ -138,19 +138,74 @@ async fn check_connections_names_the_dead() {
         .with(|s| s.start = vec![Step::TurnsIn { file: turn, turns: vec![vec![], vec![Step::Exit(1)]] }])
         .on("tool:echo", [Step::Exit(1)]);
     let shelf = Shelf::with(&[("lives", Puppet::new()), ("dies", gone)]);
-    let servers = [program("lives", &["npx", "lives"]), program("dies", &["npx", "dies"])];
+    let servers = ["lives", "dies", "unused"].map(|name| program(name, &["npx", name]));
     let builder = shelf.builder().retry_pause(std::time::Duration::from_millis(1));
     let registry = builder.servers(servers).start().await.unwrap();
-    assert_eq!(listed(&registry).await, ["lives_echo", "dies_echo"]);
+    assert!(registry.check_connections().await.is_empty(), "nothing is connected yet");
+    for name in ["lives", "dies"] {
+        registry.berth(name).unwrap().connect().await.unwrap();
+    }
+    let alive = registry.check_connections().await;
+    assert!(alive.iter().all(|(_, health)| matches!(health, Ok(Health::Alive))), "{alive:?}");
+    assert_eq!(alive.len(), 2, "what nobody uses is not started");
     assert!(!soon("a call", registry.call("dies_echo", json!({}))).await.success);
-    let dead = || -> Vec<String> {
-        let servers = registry.servers().into_iter();
-        let dead =
-            servers.filter(|s| registry.berth(s.name.as_str()).unwrap().state() == State::Disconnected);
-        dead.map(|s| s.name.to_string()).collect()
-    };
-    until("it is given up", || dead() == ["dies"]).await;
+    let berth = registry.berth("dies").unwrap();
+    until("it is given up", || berth.state() == State::Disconnected).await;
+    let checked = soon("a check", registry.check_connections()).await;
+    let dead: Vec<&str> =
+        checked.iter().filter(|(_, health)| health.is_err()).map(|(n, _)| n.as_str()).collect();
+    assert_eq!((checked.len(), dead), (2, vec!["dies"]), "{checked:?}");
     assert!(registry.call("lives_echo", json!({})).await.success);
+    // What is disconnected on purpose is not missed.
+    berth.disconnect().await;
+    assert_eq!(registry.check_connections().await.len(), 1);
+    registry.close().await;
+}
+
+#[tokio::test]
+async fn check_connections_makes_the_lost_ones_again() {
+    let files = folder();
+    for era in [Era::Legacy, Era::Modern] {
+        let (log, pid) = (at(&files, &format!("log-{era:?}")), at(&files, &format!("pid-{era:?}")));
+        let shelf = Shelf::with(&[("it", Puppet::of(era).log(&log).pid(&pid))]);
+        // Nobody makes it again by itself in the time of this test.
+        let builder = shelf.builder().retry_pause(std::time::Duration::from_secs(600));
+        let registry = builder.server(program("it", &["npx", "it"])).start().await.unwrap();
+        let first = registry.berth("it").unwrap().connect().await.unwrap();
+        let health = |mut checked: Vec<(ServerName, wharf::Result<Health>)>| checked.remove(0).1.unwrap();
+        assert_eq!(health(registry.check_connections().await), Health::Alive);
+        let asked = received(&log);
+        let (pings, discoveries) = (count(&asked, "ping"), count(&asked, "server/discover"));
+        let expected = if era == Era::Legacy { (1, 1) } else { (0, 2) };
+        assert_eq!((pings, discoveries), expected, "each in its era's words, beside the first");
+        let process = rustix::process::Pid::from_raw(pid_in(&pid).await.cast_signed()).unwrap();
+        rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+        until("its end is noticed", || !first.is_open()).await;
+        let checked = soon("a check", registry.check_connections()).await;
+        assert_eq!(health(checked), Health::Reconnected);
+        assert!(registry.call("it_echo", json!({})).await.success);
+        registry.close().await;
+    }
+}
+
+#[tokio::test]
+async fn check_connections_reports_the_silent_and_leaves_their_calls_alone() {
+    let no = Step::ReplyError { code: -32601, message: "no such method".into(), data: None };
+    let silent = Puppet::of(Era::Legacy).on("ping", [Step::Hang]);
+    let refuses = Puppet::of(Era::Legacy).on("ping", [no]);
+    let shelf = Shelf::with(&[("it", silent), ("refuses", refuses)]);
+    let mut slow = program("it", &["npx", "it"]);
+    slow.timeout = std::time::Duration::from_millis(100);
+    let registry =
+        shelf.builder().servers([slow, program("refuses", &["npx", "refuses"])]).start().await.unwrap();
+    for name in ["it", "refuses"] {
+        registry.berth(name).unwrap().connect().await.unwrap();
+    }
+    let connection = registry.berth("it").unwrap().live().unwrap();
+    let checked = soon("a check", registry.check_connections()).await;
+    assert_eq!(checked[0].1.as_ref().unwrap_err().kind(), "timeout");
+    assert!(connection.is_open(), "a server that is busy is not ended");
+    assert_eq!(*checked[1].1.as_ref().unwrap(), Health::Alive, "whoever refuses has answered");
     registry.close().await;
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wharf::config::{Connect, Remote, ServerConfig, Transport};
 use wharf::event::{Event, State};
@@ -9,12 +10,14 @@ use wharf::host::{Context, Docking, NoArguments};
 use wharf::names::ServerName;
 use wharf::outcome::Outcome;
 use wharf::policy::Permission;
+use wharf::render::{self, Template};
 use wharf::secret::{Secret, SecretUrl};
 use wharf::wire::Json;
 use wharf::{CallOptions, Error, LocalTool};
-use wharf_testkit::http::honest_modern;
+use wharf_testkit::http::{honest_modern, honest_sse};
 use wharf_testkit::{HttpPuppet, Puppet, Step};
 
+use super::generated::{CreateIssue, Github};
 use super::{Shelf, filesystem, github, listed, program, text, tool, with_env};
 use crate::support::{at, error, folder, is_alive, pid_in, soon, until};
 
@@ -231,4 +234,158 @@ async fn lazy_eager_and_scoped_connection() {
     let process = pid_in(&pid).await;
     drop(host);
     until("it is disconnected by itself", || !is_alive(process)).await;
+}
+
+#[tokio::test]
+async fn sse_transport() {
+    let server = HttpPuppet::start(honest_sse(vec![tool("ask", "Ask", &[])]));
+    let headers = [("Authorization".to_owned(), Secret::new("Bearer api-key-0123456789"))].into();
+    let remote = Remote { url: SecretUrl::new(server.url_of("/sse").parse().unwrap()), headers };
+    let config = ServerConfig::new(ServerName::parse("old").unwrap(), Transport::Sse(remote));
+    let shelf = shelf();
+    let host = shelf.builder().server(config).start().await.unwrap();
+    let outcome = host.call("old_ask", json!({})).await;
+    assert!(outcome.success, "{outcome:?}");
+    assert!(server.requests().iter().all(|r| r.header("authorization") == Some("Bearer api-key-0123456789")));
+    host.close().await;
+}
+
+#[tokio::test]
+async fn environment_variables_stay_out_of_telemetry() {
+    let token = "ghp_0123456789abcdef";
+    let leaks = github().on("tool:list_repos", [text(&format!("I was given {token}"))]);
+    let shelf = Shelf::with(&[("@modelcontextprotocol/server-github", leaks)]);
+    let mut config = with_env(program("github", &GITHUB), "GITHUB_TOKEN", token);
+    config.debug = true;
+    let host = shelf.builder().server(config).start().await.unwrap();
+    let mut bus = host.events().subscribe();
+    let outcome = host.call("github_list_repos", json!({"owner": token})).await;
+    assert!(outcome.success);
+    let mut told = 0;
+    while let Ok(event) = bus.try_recv() {
+        told += usize::from(matches!(event, Event::Traffic { .. } | Event::ToolInvoked(_)));
+        assert!(!format!("{event:?}").contains(token), "{event:?}");
+    }
+    assert!(told > 2, "there was something to tell");
+    host.close().await;
+}
+
+/// What the design generates for `github_create_issue`, written by hand.
+#[derive(Serialize)]
+struct GithubCreateIssueParams {
+    owner: &'static str,
+    repo: &'static str,
+    title: &'static str,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Issue {
+    number: i64,
+    milestone: Option<String>,
+}
+
+/// A server whose one tool gives a result of every type that the design has.
+fn typed_github() -> Puppet {
+    let text = json!({"type": "string"});
+    let mut create =
+        tool("create_issue", "Create a new issue in a repository", &["*owner", "*repo", "*title"]);
+    create["outputSchema"] = json!({
+        "type": "object",
+        "properties": {
+            "number": {"type": "integer"},
+            "url": text,
+            "score": {"type": "number"},
+            "open": {"type": "boolean"},
+            "labels": {"type": "array", "items": text},
+            "author": {"type": "object", "properties": {"login": text}, "required": ["login"]},
+            "milestone": {"type": ["string", "null"]},
+            "note": text,
+        },
+        "required": ["number", "url", "score", "open", "labels", "author", "milestone"],
+    });
+    let made = json!({"number": 7, "url": "https://example.com/7", "score": 0.5, "open": true,
+        "labels": ["leak"], "author": {"login": "me"}, "milestone": null});
+    let made = json!({"content": [{"type": "text", "text": made.to_string()}], "structuredContent": made});
+    Puppet::new().tool(create).on("tool:create_issue", [Step::Reply(made)])
+}
+
+#[tokio::test]
+async fn synthetic_dataclasses() {
+    let shelf = Shelf::with(&[("@modelcontextprotocol/server-github", typed_github())]);
+    let host = shelf.builder().server(program("github", &GITHUB)).start().await.unwrap();
+    // Types of one's own.
+    let create_issue = host.callable("github", "create_issue").await.unwrap();
+    let params = GithubCreateIssueParams { owner: "me", repo: "boat", title: "It leaks" };
+    let issue: Issue = create_issue.call_as(&params).await.unwrap();
+    assert_eq!(issue, Issue { number: 7, milestone: None });
+    let misfit = create_issue.call_as::<_, Vec<u8>>(&params).await.unwrap_err();
+    assert_eq!(misfit.kind(), "protocol");
+    // Types that are generated from the server's schemas: the module that is compiled here is the one that the server
+    // gives now. `WHARF_WRITE=1` writes it anew.
+    let listing = host.tools_of("github").await.unwrap();
+    let tools = listing.snapshot.tools().iter().map(|route| &*route.tool);
+    let module = render::rust(&ServerName::parse("github").unwrap(), tools);
+    assert!(module.notes.is_empty(), "{:?}", module.notes);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/seeds/generated.rs");
+    if std::env::var_os("WHARF_WRITE").is_some() {
+        std::fs::write(file, &module.source).unwrap();
+    }
+    assert!(std::fs::read_to_string(file).unwrap() == module.source, "seeds/generated.rs is out of date");
+    let params = CreateIssue { owner: "me".into(), repo: "boat".into(), title: "It leaks".into() };
+    let issue = Github::new(host.clone()).create_issue(&params).await.unwrap();
+    assert_eq!((issue.number, issue.score, issue.open), (7, 0.5, true));
+    assert_eq!((issue.labels, issue.author.login), (vec!["leak".to_owned()], "me".to_owned()));
+    assert_eq!((issue.milestone, issue.note), (None, None));
+    host.close().await;
+}
+
+#[tokio::test]
+async fn default_template() {
+    let shelf = shelf();
+    let mut github = program("github", &GITHUB);
+    github.enabled_tools = Some(["create_issue", "list_issues", "get_issue"].map(str::to_owned).into());
+    let files = program("filesystem", &["npx", "-y", "@modelcontextprotocol/server-filesystem"]);
+    let host = shelf.builder().servers([github, files]).start().await.unwrap();
+    let expected = "\
+## MCP Integrations
+
+The following external tools are available via MCP:
+
+### github
+
+- `github_create_issue` - Create a new issue in a repository
+- `github_list_issues` - List issues with optional filters
+- `github_get_issue` - Get details of a specific issue
+
+### filesystem
+
+- `filesystem_read_file` - Read contents of a file
+- `filesystem_write_file` - Write contents to a file
+";
+    assert_eq!(render::markdown(host.tools().await.snapshot.tools()), expected);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn custom_template() {
+    let shelf = shelf();
+    let files = program("filesystem", &["npx", "-y", "@modelcontextprotocol/server-filesystem"]);
+    let host = shelf.builder().servers([program("github", &GITHUB), files]).start().await.unwrap();
+    let listing = host.tools().await;
+    let render =
+        |template: &str| Template::parse(template).unwrap().render(listing.snapshot.tools()).unwrap();
+    let said = render(
+        "External integrations are available. Use the GitHub tools to manage\nissues and the filesystem tools to \
+         read project files.\n\nAvailable servers: ${server_names}\nTotal tools: ${tool_count}\n",
+    );
+    assert!(said.ends_with("\n\nAvailable servers: github, filesystem\nTotal tools: 7\n"), "{said}");
+    let by_server = render(
+        "{% for server, tools in tools_by_server|items %}${server}: ${tools|length}, first ${tools[0].name}; {% endfor %}",
+    );
+    assert_eq!(
+        by_server,
+        "github: 5, first github_create_issue; filesystem: 2, first filesystem_read_file; "
+    );
+    assert_eq!(Template::parse("${server_nmaes}").unwrap_err().kind(), "config");
+    host.close().await;
 }
