@@ -65,7 +65,7 @@ fn nexus3_mcp_tools_of_all_and_of_one() {
     let one = repl(&desk, &[connect[0], connect[1], "/mcp tools filesystem"]).ok();
     let of =
         |ran: &Ran, server: &str| ran.out.lines().filter(|l| l.starts_with(&format!("{server}\t"))).count();
-    assert_eq!((of(&all, "github"), of(&all, "filesystem")), (6, 6), "{all:?}");
-    assert_eq!((of(&one, "github"), of(&one, "filesystem")), (0, 6), "{one:?}");
+    assert_eq!((of(&all, "github"), of(&all, "filesystem")), (8, 8), "{all:?}");
+    assert_eq!((of(&one, "github"), of(&one, "filesystem")), (0, 8), "{one:?}");
     assert!(one.out.starts_with("filesystem\techo\t"), "{one:?}");
 }
