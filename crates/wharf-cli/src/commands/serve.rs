@@ -37,7 +37,7 @@ pub(crate) struct ServeArgs {
     /// Let the gateway be called by this name too; may be given again
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// Let web pages of this origin call, like https://app.example.org; may be given again
+    /// Let web pages of this origin call, like `https://app.example.org`; may be given again
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
 }
