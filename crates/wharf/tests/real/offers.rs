@@ -54,7 +54,7 @@ impl Asker for Helpful {
             _ => {
                 let many = self.folders.load(Ordering::SeqCst);
                 let roots: Vec<Value> =
-                    (0..many).map(|n| json!({"uri": format!("file:///work/{n}")})).collect();
+                    (0..many).map(|n| json!({"uri": format!("file:///boat/{n}")})).collect();
                 ("folders", Answer::Result(json!({"roots": roots}).into()))
             }
         };
