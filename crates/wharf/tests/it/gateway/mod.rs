@@ -38,7 +38,7 @@ pub(crate) async fn open(host: Host) -> Door {
 
 /// Serves a host.
 pub(crate) async fn open_with(host: Host, with: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Door {
-    let gateway = with(Gateway::builder(host.clone())).build();
+    let gateway = with(Gateway::builder(host.clone())).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
