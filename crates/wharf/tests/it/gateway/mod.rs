@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod doors;
+mod pipe;
+mod questions;
 mod tools;
 
 use std::net::SocketAddr;
@@ -132,7 +134,10 @@ impl Door {
 /// A request of the modern era, as its body says it.
 pub(crate) fn modern_body(method: &str, mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let capabilities = &mut params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    if capabilities.is_null() {
+        *capabilities = json!({});
+    }
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 }
 
