@@ -42,6 +42,7 @@ impl Host {
         let transact = route.source == Source::Local || !reducers.is_empty();
         let transaction = transact.then(|| Arc::new(self.scope.memory.begin()));
         let target = self.scope.target(route);
+        let relayed = options.relayed.clone();
         let ended = match (&target, &transaction) {
             (Ok(Target::Server(server)), _) => self.run_remote(server, route, arguments, options).await,
             (Ok(Target::Function(function)), Some(transaction)) => {
@@ -54,6 +55,9 @@ impl Host {
         };
         let (server, tool) = (route.server.clone(), route.tool.name.clone());
         let mut outcome = match ended {
+            Ok(raw) if relayed.is_some_and(|relayed| relayed.returns(&raw)) => {
+                Outcome::unfinished(server, tool, raw)
+            }
             Ok(raw) => Outcome::from_result(server, tool, raw),
             Err(error) => Outcome::from_error(server, tool, error),
         };
