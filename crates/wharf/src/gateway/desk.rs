@@ -72,7 +72,7 @@ impl Desk {
         line: &Line,
     ) -> Result<Json, RpcError> {
         match method {
-            method::TOOLS_LIST => self.lists.tools(&scope.tools().await.snapshot, params),
+            method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
             method::TOOLS_CALL => call(scope, params, line).await,
             _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method `{method}`"))),
         }

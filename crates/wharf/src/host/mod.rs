@@ -8,6 +8,7 @@ mod context;
 mod docking;
 mod ensemble;
 mod health;
+mod known;
 mod load;
 mod local;
 mod offers;
