@@ -11,6 +11,7 @@ use super::server::Server;
 use super::{Core, Host};
 use crate::ask::{Asker, Decline};
 use crate::call::Validators;
+use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
 use crate::connect::{Dock, EraMemory, EraStore, Leaving};
 use crate::error::{Error, Result};
@@ -32,6 +33,7 @@ pub struct HostBuilder {
     asker: Arc<dyn Asker>,
     events: Bus,
     eras: Arc<dyn EraStore>,
+    catalogs: Option<Arc<dyn CatalogStore>>,
     client: (String, String),
     net: NetOptions,
     grace: Duration,
@@ -50,6 +52,7 @@ impl Default for HostBuilder {
             asker: Arc::new(Decline),
             events: Bus::default(),
             eras: Arc::new(EraMemory::default()),
+            catalogs: None,
             client: ("wharf".into(), env!("CARGO_PKG_VERSION").into()),
             net: NetOptions::default(),
             grace: Duration::from_secs(2),
@@ -130,6 +133,15 @@ impl HostBuilder {
         self
     }
 
+    /// Where it is kept what servers offer, so that it can be told before they are started: see [`Host::known_tools`].
+    /// With it, the tools of a server are compared with what was known whenever it is connected, before a call is sent.
+    /// Defaults to nowhere.
+    #[must_use]
+    pub fn catalogs(mut self, catalogs: Arc<dyn CatalogStore>) -> Self {
+        self.catalogs = Some(catalogs);
+        self
+    }
+
     /// What servers are told about the program. Defaults to Wharf's own name and version.
     #[must_use]
     pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -194,9 +206,10 @@ impl HostBuilder {
             order.push(config.name.clone());
         }
         let registry = Registry::new(self.names, order);
-        let scope = Scope::of_program(dock, peer, self.asker, registry);
+        let mut scope = Scope::of_program(dock, peer, self.asker, registry);
+        scope.store = self.catalogs;
         let add = |config: ServerConfig| {
-            let server = Arc::new(Server::new(Arc::new(config), &scope.pool));
+            let server = Arc::new(Server::new(Arc::new(config), &scope.pool, scope.store.as_ref()));
             (server.config.name.clone(), server)
         };
         scope.servers.store(Arc::new(self.servers.into_iter().map(add).collect()));

@@ -6,6 +6,7 @@
 mod builder;
 mod context;
 mod docking;
+mod duty;
 mod ensemble;
 mod health;
 mod known;
@@ -13,11 +14,13 @@ mod load;
 mod local;
 mod offers;
 mod peer;
+mod pins;
 mod register;
 mod run;
 mod scope;
 mod server;
 mod session;
+mod shelf;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -218,7 +221,7 @@ impl Host {
         }
     }
 
-    /// Where a public name leads. Servers that were not asked yet are asked now.
+    /// Where a public name leads. Servers of which nothing is known are asked now.
     pub async fn route(&self, name: &str) -> Result<Route> {
         if let Some(route) = self.scope.registry.snapshot().route(name) {
             if !self.scope.has_changed(route) {
@@ -230,7 +233,7 @@ impl Host {
                 return Ok(route.clone());
             }
         }
-        let listing = self.tools().await;
+        let listing = self.known_tools().await;
         if let Some(route) = listing.snapshot.route(name) {
             return Ok(route.clone());
         }
@@ -298,9 +301,9 @@ impl Host {
         let asked = futures_util::stream::iter(servers).map(|server| async move {
             let home = self.scope.home(&server);
             let looked = server.look(Some(&home.peer)).await;
-            let answer = looked.map(|(offered, rejected)| {
-                home.publish(&server, offered);
-                rejected
+            let answer = looked.map(|seen| {
+                home.publish(&server, seen.offered);
+                seen.rejected
             });
             (server, answer)
         });
@@ -311,7 +314,7 @@ impl Host {
         for (server, answer) in answers {
             let name = &server.config.name;
             match answer {
-                Ok(rejected) => listing.rejected.extend(rejected.into_iter().map(|r| (name.clone(), r))),
+                Ok(rejected) => listing.rejected.extend(rejected.iter().map(|r| (name.clone(), r.clone()))),
                 Err(error) => listing.failed.push((name.clone(), error)),
             }
         }

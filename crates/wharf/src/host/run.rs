@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::context::{Context, Report};
 use super::local::Function;
-use super::scope::{Reducer, Target};
+use super::scope::{Reducer, Target, gone};
 use super::server::Server;
 use super::{CallOptions, Host};
 use crate::ask;
@@ -89,18 +89,26 @@ impl Host {
         arguments: &Json,
         options: CallOptions<'_>,
     ) -> Result<Json> {
+        let _on_duty = server.duty.enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
         let caller = self.caller(&options);
         let subject = Subject::Server { config: &server.config, identity: &server.identity };
         let decision = self.judge(caller, &subject, tool)?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
-        let checked = self.check(&server.config.name, &route.tool, arguments).await;
+        let mut definition = self.confirmed(server, route).await?;
+        let checked = self.check(&server.config.name, &definition, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
         let connection = server.berth.connection().await?;
+        if server.is_unconfirmed() {
+            // It is another connection than the one that was looked at: an answer may take its time.
+            definition = self.confirmed(server, route).await?;
+            let checked = self.check(&server.config.name, &definition, arguments).await;
+            checked.map_err(|error| about(error, shown))?;
+        }
         let timeout = options.timeout.unwrap_or(server.config.timeout);
         let hard_timeout = options.hard_timeout;
-        let call = Call { permit: &permit, tool: &route.tool, arguments, timeout, hard_timeout };
+        let call = Call { permit: &permit, tool: &definition, arguments, timeout, hard_timeout };
         let mut on_progress = options.on_progress;
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
         match call::send(&connection, &call, &self.scope.asker, first).await {
@@ -111,6 +119,16 @@ impl Host {
             }
             ended => ended,
         }
+    }
+
+    /// A tool's definition as its server gives it now, where what is known may be from an earlier run.
+    async fn confirmed(&self, server: &Arc<Server>, route: &Route) -> Result<Arc<Tool>> {
+        if !server.is_unconfirmed() {
+            return Ok(Arc::clone(&route.tool));
+        }
+        let tools = self.confirm(server).await?.tools;
+        let now = tools.iter().find(|tool| tool.name == route.tool.name).cloned();
+        now.ok_or_else(|| gone(route))
     }
 
     async fn run_local(

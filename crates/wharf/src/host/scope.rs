@@ -15,6 +15,7 @@ use super::local::Function;
 use super::peer::HostPeer;
 use super::server::Server;
 use crate::ask::Asker;
+use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
 use crate::connect::{Dock, Leaving, Pool};
 use crate::error::{Error, Result};
@@ -38,6 +39,8 @@ pub(super) struct Scope {
     pub(super) caller: CallerName,
     pub(super) servers: ArcSwap<Servers>,
     pub(super) pool: Pool,
+    /// Where it is kept what servers offer. An agent's own servers are nobody else's to know.
+    pub(super) store: Option<Arc<dyn CatalogStore>>,
     pub(super) peer: Arc<HostPeer>,
     pub(super) registry: Arc<Registry>,
     pub(super) functions: ArcSwap<Functions>,
@@ -85,6 +88,7 @@ impl Scope {
             caller: CallerName::local(),
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
+            store: None,
             peer,
             registry: Arc::new(registry),
             functions: ArcSwap::default(),
@@ -124,6 +128,7 @@ impl Scope {
             caller,
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
+            store: None,
             peer,
             registry: Arc::new(Registry::above(&shared.registry, owner, sees)),
             functions: ArcSwap::default(),
@@ -278,7 +283,7 @@ fn sees(permission: Option<Permission>) -> Sees {
 }
 
 /// A route that was valid when it was made.
-fn gone(route: &Route) -> Error {
+pub(super) fn gone(route: &Route) -> Error {
     Error::UnknownTool {
         name: route.public.to_string(),
         hint: "it was there and is not any more; list the tools again".into(),
