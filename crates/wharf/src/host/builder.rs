@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
-use crate::policy::Policy;
+use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
 use crate::wire::{Json, Limits};
 
@@ -38,6 +38,7 @@ pub struct HostBuilder {
     net: NetOptions,
     grace: Duration,
     retry_pause: Duration,
+    drain: Duration,
 }
 
 impl Default for HostBuilder {
@@ -57,6 +58,7 @@ impl Default for HostBuilder {
             net: NetOptions::default(),
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
+            drain: Duration::from_secs(30),
         }
     }
 }
@@ -172,6 +174,13 @@ impl HostBuilder {
         self
     }
 
+    /// How long calls may go on at a server that another configuration takes away. Defaults to 30 seconds.
+    #[must_use]
+    pub fn drain(mut self, time: Duration) -> Self {
+        self.drain = time;
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -184,11 +193,12 @@ impl HostBuilder {
         let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone()));
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
+        let policy = Live::from(self.policy);
         let dock = Dock {
-            policy: self.policy.clone(),
+            policy: policy.clone(),
             environment: self.environment,
             scratch: scratch.unwrap_or_else(|| PathBuf::from("/tmp")),
-            limits: self.limits,
+            limits: self.limits.into(),
             peer: Arc::clone(&peer) as _,
             events: self.events.clone(),
             eras: self.eras,
@@ -214,7 +224,8 @@ impl HostBuilder {
         };
         scope.servers.store(Arc::new(self.servers.into_iter().map(add).collect()));
         let core = Core {
-            policy: self.policy,
+            policy,
+            drain: self.drain,
             validators: Validators::default(),
             events: self.events,
             sessions: Mutex::default(),

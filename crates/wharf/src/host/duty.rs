@@ -29,9 +29,13 @@ impl Duty {
         came.then_some(User(self))
     }
 
-    /// Nobody new may use it. Waits until those who do have ended, but no longer than this.
-    pub(super) async fn retire(&self, deadline: Duration) {
+    /// Nobody new may use it.
+    pub(super) fn end(&self) {
         self.0.send_modify(|using| using.over = true);
+    }
+
+    /// Waits until nobody uses it, but no longer than this.
+    pub(super) async fn idle(&self, deadline: Duration) {
         let mut using = self.0.subscribe();
         let _ = tokio::time::timeout(deadline, using.wait_for(|using| using.users == 0)).await;
     }

@@ -15,6 +15,7 @@ mod local;
 mod offers;
 mod peer;
 mod pins;
+mod reconcile;
 mod register;
 mod run;
 mod scope;
@@ -32,6 +33,7 @@ pub use health::Health;
 pub use load::{Load, LoadAll};
 pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
 pub use offers::Everywhere;
+pub use reconcile::Changes;
 pub use session::{Docking, Session, SessionBuilder};
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -48,7 +50,7 @@ use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::Policy;
+use crate::policy::{Live, Policy};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::{Extensions, Memory, State};
 use crate::wire::Json;
@@ -66,7 +68,9 @@ pub struct Host {
 
 /// What all scopes of a host have in common.
 struct Core {
-    policy: Policy,
+    policy: Live<Policy>,
+    /// How long calls may go on at a server that is taken away.
+    drain: Duration,
     validators: Validators,
     events: Bus,
     /// How many sessions there were, and those that there are.

@@ -186,7 +186,7 @@ impl Host {
 
     /// The program itself needs nobody's leave; an agent is judged by its standing.
     fn judge(&self, caller: &CallerName, subject: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
-        let policy = &self.core.policy;
+        let policy = self.core.policy.now();
         match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
             Some(decision) => decision,
             None => policy.permit_subject(caller, subject, tool).map(Decision::Permit),
@@ -207,7 +207,7 @@ impl Host {
 
     /// The same for what is no tool call.
     pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<()> {
-        let policy = &self.core.policy;
+        let policy = self.core.policy.now();
         let subject = Subject::Server { config: &server.config, identity: &server.identity };
         let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
         let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, &method));
@@ -255,7 +255,7 @@ impl Host {
         self.scope.open()?;
         if agent.permission.is_none() {
             // Whether the tool is there is not its business.
-            let policy = &self.core.policy;
+            let policy = self.core.policy.now();
             return self.scope.standing(|standing| policy.admit(standing, None)).unwrap_or(Ok(()));
         }
         let Some(route) = find(&agent.shared.registry.snapshot()) else { return Ok(()) };

@@ -46,6 +46,8 @@ pub(super) struct Scope {
     pub(super) functions: ArcSwap<Functions>,
     /// Held while servers come and go, so that servers and tools change together. Never across an await.
     pub(super) docking: Mutex<()>,
+    /// Servers that were taken away and still have calls to end.
+    pub(super) leaving: Mutex<Vec<Arc<Server>>>,
     /// Held while functions are registered, so that what was looked at is what is changed.
     pub(super) registering: Mutex<()>,
     pub(super) asker: Arc<dyn Asker>,
@@ -93,6 +95,7 @@ impl Scope {
             registry: Arc::new(registry),
             functions: ArcSwap::default(),
             docking: Mutex::default(),
+            leaving: Mutex::default(),
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
@@ -133,6 +136,7 @@ impl Scope {
             registry: Arc::new(Registry::above(&shared.registry, owner, sees)),
             functions: ArcSwap::default(),
             docking: Mutex::default(),
+            leaving: Mutex::default(),
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
@@ -185,7 +189,7 @@ impl Scope {
     /// Whether this scope may have to do with a server at all.
     pub(super) fn admit(&self, config: &ServerConfig) -> Result<()> {
         self.open()?;
-        let policy = &self.pool.dock().policy;
+        let policy = self.pool.dock().policy.now();
         self.standing(|standing| policy.admit(standing, Some(config))).unwrap_or(Ok(()))
     }
 
@@ -242,8 +246,14 @@ impl Scope {
     /// Closes this scope's own connections. They are made again when they are needed.
     pub(super) async fn disconnect(&self) {
         let servers = self.servers.load_full();
-        futures_util::future::join_all(servers.values().map(|server| server.berth.disconnect())).await;
+        let leaving = self.leaving().clone();
+        let all = servers.values().chain(&leaving);
+        futures_util::future::join_all(all.map(|server| server.berth.disconnect())).await;
         self.pool.close().await;
+    }
+
+    pub(super) fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Server>>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Erases the secrets of every server that is here.
