@@ -108,7 +108,7 @@ impl Desk {
         visit: &Visit,
     ) -> Result<Json, RpcError> {
         match method {
-            method::TOOLS_LIST => self.lists.tools(&scope.tools().await.snapshot, params),
+            method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
             method::TOOLS_CALL => call(scope, params, visit).await,
             _ => Err(unknown(method)),
         }
