@@ -13,6 +13,7 @@ mod permit;
 mod remote;
 mod settings;
 mod shape;
+mod socket;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,8 @@ pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
-pub use permit::{CallPermit, ConnectPermit, LaunchPermit};
+pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
+pub use socket::{FoundFile, SocketRequest};
 
 /// The commands that a strict policy lets servers be started with, unless it is told otherwise.
 pub const DEFAULT_COMMANDS: [&str; 18] = [
