@@ -29,20 +29,22 @@ pub(super) async fn serve(
     input: impl AsyncBufRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> Result<()> {
-    serve_until(gateway, input, output, std::future::pending()).await
+    let limit = gateway.settings.limits.line;
+    serve_until(gateway, (input, output), limit, std::future::pending()).await
 }
 
-/// The same, and until the stop: then no more is taken, and calls that are under way may end.
+/// The same, and until the stop: then no more is taken, and calls that are under way may end. Lines of more than `limit`
+/// bytes are not read.
 pub(super) async fn serve_until(
     gateway: &Gateway,
-    mut input: impl AsyncBufRead + Unpin,
-    output: impl AsyncWrite + Unpin + Send + 'static,
+    (mut input, output): (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+    limit: usize,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
     let (mut pipe, messages) = Pipe::open(gateway, CallerName::local());
     let mut writer = tokio::spawn(write(output, messages));
     let mut stop = pin!(stop);
-    let limit = gateway.settings.limits.line as u64;
+    let limit = limit as u64;
     let mut line = Vec::new();
     loop {
         line.clear();

@@ -116,5 +116,5 @@ async fn converse(gateway: Gateway, stream: UnixStream, mut closed: watch::Recei
     let (input, output) = stream.into_split();
     let stop = async { drop(closed.wait_for(|closed| *closed).await) };
     // A caller that breaks off, or says too much, is no news here.
-    let _ = stdio::serve_until(&gateway, BufReader::new(input), output, stop).await;
+    let _ = stdio::serve_until(&gateway, (BufReader::new(input), output), gateway.settings.body, stop).await;
 }

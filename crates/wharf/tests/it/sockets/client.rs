@@ -124,11 +124,11 @@ async fn l30_a_message_of_the_limit_is_taken_and_one_more_byte_is_not() {
 }
 
 #[tokio::test]
-async fn l30_a_request_of_megabytes_arrives_whole() {
+async fn l30_a_request_larger_than_any_buffer_arrives_whole() {
     for through in BOTH {
         let server = through.listen(&Puppet::new()).await;
         let host = server.host().await;
-        let text = "x".repeat(5 * 1024 * 1024);
+        let text = "x".repeat(1024 * 1024);
         let outcome = soon("a large call", host.call("pup_echo", json!({ "text": text }))).await;
         assert!(outcome.success, "{through:?}: {:?}", outcome.error);
         assert!(outcome.to_text().contains(&text), "{through:?}");

@@ -3,6 +3,8 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -207,6 +209,53 @@ async fn l30_frames_against_the_rules_end_the_connection_with_a_protocol_error()
     }
     let server = answering(|id| vec![text(good(id))]).await;
     assert_eq!(called(&server).await.to_text(), "fine");
+}
+
+/// A server that finds its era, counts the pings it gets, and in time stops to listen.
+async fn pinged(pings: Arc<AtomicUsize>, deaf_after: usize) -> WsPuppet {
+    WsPuppet::acting(Arc::new(move |mut socket| {
+        let pings = Arc::clone(&pings);
+        Box::pin(async move {
+            while pings.load(Ordering::SeqCst) < deaf_after {
+                match socket.next().await {
+                    Some(Ok(Message::Ping(_))) => drop(pings.fetch_add(1, Ordering::SeqCst)),
+                    Some(Ok(Message::Text(text))) => {
+                        let asked: Value = serde_json::from_str(&text).unwrap();
+                        let found = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}});
+                        let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": found});
+                        socket.send(Message::text(answer.to_string())).await.unwrap();
+                    }
+                    Some(Ok(_)) => {}
+                    _ => return,
+                }
+            }
+            std::future::pending::<()>().await;
+        })
+    }))
+    .await
+}
+
+#[tokio::test]
+async fn l30_a_quiet_connection_is_kept_and_a_dead_one_is_given_up() {
+    let pings = Arc::new(AtomicUsize::new(0));
+    let server = pinged(Arc::clone(&pings), 8).await;
+    let config = ServerConfig::websocket(name(), &server.url()).unwrap();
+    let host = quick().server(config).start().await.unwrap();
+    let connection = soon("connecting", host.berth("pup").unwrap().connect()).await.unwrap();
+    tokio::time::pause();
+    let mut waited = 0;
+    while connection.is_open() && waited < 1000 {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        waited += 10;
+        // The pings and their answers travel through real sockets, which are looked at now and then.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(pings.load(Ordering::SeqCst), 8, "it was asked every half minute while it answered");
+    assert!((240..=400).contains(&waited), "it was given up after {waited} s");
+    tokio::time::resume();
+    host.close().await;
 }
 
 /// A server that answers the first request on each connection with these bytes.

@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod client;
+mod config;
+mod doors;
 mod hostile;
+mod served;
 
 use wharf::Host;
 use wharf::config::ServerConfig;
