@@ -1,6 +1,7 @@
 //! `wharf serve`: every server as one, for whoever speaks MCP.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
@@ -8,7 +9,7 @@ use tokio::io::BufReader;
 use tokio::net::TcpListener;
 use wharf::ask::Decline;
 use wharf::config::ServerConfig;
-use wharf::gateway::Gateway;
+use wharf::gateway::{Callers, Gateway};
 
 use crate::app::{App, OpenHost, interrupted};
 use crate::failure::{Failure, Result};
@@ -31,6 +32,9 @@ pub(crate) struct ServeArgs {
     /// Listen at this address; others than this machine's own need callers with keys
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), conflicts_with = "stdio")]
     bind: IpAddr,
+    /// Let in callers that have a key of this file; without it, your own file of `wharf keys` counts if there is one
+    #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
+    keys: Option<PathBuf>,
     /// Speak over standard input and output, with the one program that started it
     #[arg(long)]
     stdio: bool,
@@ -59,10 +63,26 @@ impl ServeArgs {
         served
     }
 
+    /// The file of keys that counts: the one that is named, or the user's own where there is one.
+    fn key_file(&self, app: &App) -> Option<PathBuf> {
+        let named = self.keys.as_ref().map(|file| app.world.cwd.join(file));
+        named.or_else(|| app.world.own.as_ref().map(|own| own.keys.clone()).filter(is_there))
+    }
+
+    fn callers(&self, app: &App) -> Result<Callers> {
+        match self.key_file(app) {
+            // Whoever started it is the caller.
+            _ if self.stdio => Ok(Callers::default()),
+            Some(file) => Ok(Callers::default().key_file(file)?),
+            None => Ok(Callers::default()),
+        }
+    }
+
     async fn serve(&self, app: &App, open: &OpenHost, servers: &[ServerConfig]) -> Result<()> {
         let gateway = Gateway::builder(open.host.clone())
             .hosts(self.hosts.iter().cloned())
             .origins(self.origins.iter().cloned())
+            .callers(self.callers(app)?)
             .build();
         if self.stdio {
             let input = BufReader::new(tokio::io::stdin());
@@ -73,12 +93,13 @@ impl ServeArgs {
         }
         let at = SocketAddr::new(self.bind, self.port);
         gateway.may_listen(at)?;
+        let has_keys = self.key_file(app).is_some();
         let listener = TcpListener::bind(at).await.map_err(|error| {
             let hint = "choose another with --port, or 0 for a free one";
             Failure::general(format!("cannot listen at {at}: {error}")).hint(hint)
         })?;
         let at = listener.local_addr().map_err(|e| Failure::general(format!("it listens nowhere: {e}")))?;
-        announce(app, at, servers)?;
+        announce(app, at, servers, has_keys)?;
         let stop = async {
             interrupted().await;
             app.ui.note("stopping: calls under way may end; Ctrl-C again ends them now");
@@ -90,8 +111,13 @@ impl ServeArgs {
     }
 }
 
+/// Whether there is a file. Where that cannot be found out there may be one, and it must not be passed over.
+fn is_there(file: &PathBuf) -> bool {
+    !matches!(file.try_exists(), Ok(false))
+}
+
 /// Says where it is, and what to paste where.
-fn announce(app: &App, at: SocketAddr, servers: &[ServerConfig]) -> Result<()> {
+fn announce(app: &App, at: SocketAddr, servers: &[ServerConfig], has_keys: bool) -> Result<()> {
     let url = format!("http://{at}/mcp");
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     if app.ui.json {
@@ -102,6 +128,9 @@ fn announce(app: &App, at: SocketAddr, servers: &[ServerConfig]) -> Result<()> {
     app.ui.note(format_args!(
         "\n  Claude Code   claude mcp add --transport http wharf {url}\n  Codex         codex mcp add wharf --url {url}\n  VS Code       code --add-mcp '{{\"name\":\"wharf\",\"type\":\"http\",\"url\":\"{url}\"}}'\n  Cursor        \"wharf\": {{ \"url\": \"{url}\" }}   in mcp.json\n\nCtrl-C stops."
     ));
+    if has_keys {
+        app.ui.note("\nCallers need a key, sent as `Authorization: Bearer KEY`: wharf keys add NAME");
+    }
     Ok(())
 }
 

@@ -16,6 +16,7 @@ mod file;
 mod folders;
 mod format_json;
 mod format_toml;
+mod keys;
 mod known;
 mod layers;
 mod limits;
@@ -31,6 +32,7 @@ mod trust;
 
 pub use edit::Format;
 pub use folders::find_folders;
+pub use keys::{KeyStore, StoredKey};
 pub use layers::{Config, Sources, load};
 pub use policy::{PackageRule, PolicySettings};
 pub use problem::{Place, Problem};
