@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
@@ -11,7 +12,7 @@ use wharf::ask::Decline;
 use wharf::config::ServerConfig;
 use wharf::gateway::{Callers, Gateway};
 
-use crate::app::{App, OpenHost, interrupted};
+use crate::app::{App, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
 
 /// Serve every configured server as one MCP server
@@ -57,8 +58,9 @@ impl ServeArgs {
         }
         setup.report(app, None)?;
         let servers: Vec<ServerConfig> = setup.listed().filter(|server| server.enabled).cloned().collect();
-        let open = app.open(&setup, servers.clone(), Decline).await?;
-        let served = self.serve(app, &open, &servers).await;
+        warn_of_strangers(app, &setup);
+        let open = app.open(&setup, servers, Decline).await?;
+        let served = self.serve(app, &setup, &open).await;
         open.close().await;
         served
     }
@@ -78,12 +80,15 @@ impl ServeArgs {
         }
     }
 
-    async fn serve(&self, app: &App, open: &OpenHost, servers: &[ServerConfig]) -> Result<()> {
-        let gateway = Gateway::builder(open.host.clone())
+    async fn serve(&self, app: &App, setup: &Setup, open: &OpenHost) -> Result<()> {
+        let mut gateway = Gateway::builder(open.host.clone())
             .hosts(self.hosts.iter().cloned())
             .origins(self.origins.iter().cloned())
-            .callers(self.callers(app)?)
-            .build();
+            .callers(self.callers(app)?);
+        if let Some(rules) = &setup.config.callers {
+            gateway = gateway.rules(rules.clone());
+        }
+        let gateway = gateway.build();
         if self.stdio {
             let input = BufReader::new(tokio::io::stdin());
             return tokio::select! {
@@ -99,7 +104,7 @@ impl ServeArgs {
             Failure::general(format!("cannot listen at {at}: {error}")).hint(hint)
         })?;
         let at = listener.local_addr().map_err(|e| Failure::general(format!("it listens nowhere: {e}")))?;
-        announce(app, at, servers, has_keys)?;
+        announce(app, at, &open.host.servers(), has_keys)?;
         let stop = async {
             interrupted().await;
             app.ui.note("stopping: calls under way may end; Ctrl-C again ends them now");
@@ -111,13 +116,26 @@ impl ServeArgs {
     }
 }
 
+/// A rule about a server that is not there does nothing; that may not be what was meant.
+fn warn_of_strangers(app: &App, setup: &Setup) {
+    let Some(rules) = &setup.config.callers else { return };
+    for (caller, servers) in rules.named() {
+        for server in servers.iter().filter(|name| !setup.config.servers.contains_key(**name)) {
+            let caller = wharf::text::Escaped(caller);
+            app.ui.warn(format_args!(
+                "the rules of caller `{caller}` name a server `{server}` that is not configured"
+            ));
+        }
+    }
+}
+
 /// Whether there is a file. Where that cannot be found out there may be one, and it must not be passed over.
 fn is_there(file: &PathBuf) -> bool {
     !matches!(file.try_exists(), Ok(false))
 }
 
 /// Says where it is, and what to paste where.
-fn announce(app: &App, at: SocketAddr, servers: &[ServerConfig], has_keys: bool) -> Result<()> {
+fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: bool) -> Result<()> {
     let url = format!("http://{at}/mcp");
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     if app.ui.json {

@@ -160,7 +160,10 @@ fn fit_for_a_key(caller: &CallerName) -> Result<()> {
         name if name == CallerName::local().as_str() => "it is who calls without a key, on this machine",
         _ => return Ok(()),
     };
-    Err(Error::Config { message: format!("no key for `{caller}`: {why}"), hint: Some("choose another name".into()) })
+    Err(Error::Config {
+        message: format!("no key for `{caller}`: {why}"),
+        hint: Some("choose another name".into()),
+    })
 }
 
 fn read_hex(text: &str) -> Option<[u8; 32]> {

@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::lists::Lists;
+use crate::config::CallerTable;
 use crate::connect::Progress;
 use crate::error::{Error, Result};
 use crate::host::{CallOptions, Host, Session};
@@ -27,6 +28,8 @@ pub(super) struct Desk {
     pub(super) info: Json,
     pub(super) instructions: Option<String>,
     lists: Lists,
+    /// What callers are given; `None`: everything.
+    pub(super) callers: Option<CallerTable>,
     scopes: Mutex<HashMap<CallerName, Session>>,
 }
 
@@ -44,7 +47,7 @@ const NOTES_WAITING: usize = 1024;
 impl Desk {
     pub(super) fn new(host: Host, (name, version): (String, String), instructions: Option<String>) -> Self {
         let info = Json::of(&json!({ "name": name, "version": version }));
-        Self { host, info, instructions, lists: Lists::default(), scopes: Mutex::default() }
+        Self { host, info, instructions, lists: Lists::default(), callers: None, scopes: Mutex::default() }
     }
 
     /// A caller's own view of the host. It lives as long as the gateway.
@@ -53,7 +56,11 @@ impl Desk {
         if let Some(scope) = scopes.get(caller) {
             return Ok(scope.clone());
         }
-        let scope = self.host.session(caller.as_str()).permission(Permission::Yolo).start()?;
+        let mut scope = self.host.session(caller.as_str()).permission(Permission::Yolo);
+        if let Some(callers) = &self.callers {
+            scope = scope.rules(callers.rules_of(caller));
+        }
+        let scope = scope.start()?;
         scopes.insert(caller.clone(), scope.clone());
         Ok(scope)
     }

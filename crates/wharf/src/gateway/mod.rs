@@ -24,6 +24,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
 
+use crate::config::CallerTable;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::wire::Limits;
@@ -42,6 +43,7 @@ pub struct GatewayBuilder {
     host: Host,
     name: (String, String),
     instructions: Option<String>,
+    rules: Option<CallerTable>,
     settings: Settings,
 }
 
@@ -72,7 +74,7 @@ impl Gateway {
             drain: Duration::from_secs(10),
         };
         let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
-        GatewayBuilder { host, name, instructions: None, settings }
+        GatewayBuilder { host, name, instructions: None, rules: None, settings }
     }
 
     /// Serves callers that connect, until `stop` is ready: then no new call is taken, those under way have a moment to
@@ -115,6 +117,13 @@ impl GatewayBuilder {
     #[must_use]
     pub fn callers(mut self, callers: Callers) -> Self {
         self.settings.callers = callers;
+        self
+    }
+
+    /// What each caller is given. Defaults to everything for whoever is let in.
+    #[must_use]
+    pub fn rules(mut self, rules: CallerTable) -> Self {
+        self.rules = Some(rules);
         self
     }
 
@@ -169,7 +178,8 @@ impl GatewayBuilder {
 
     /// Makes the gateway. Nothing is listened to yet.
     pub fn build(self) -> Gateway {
-        let desk = Desk::new(self.host, self.name, self.instructions);
+        let mut desk = Desk::new(self.host, self.name, self.instructions);
+        desk.callers = self.rules;
         Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) }
     }
 }

@@ -160,7 +160,7 @@ impl Host {
     where
         F: Future<Output = Result<T>>,
     {
-        let known = self.scope.server(server)?;
+        let known = self.scope.whole_server(server)?;
         self.permit_use(&known, method).await?;
         self.reach(server, ask).await
     }
@@ -171,7 +171,7 @@ impl Host {
     where
         F: Future<Output = Result<T>>,
     {
-        let server = self.scope.server(server)?;
+        let server = self.scope.whole_server(server)?;
         let connection = server.berth.connection().await?;
         match ask(Arc::clone(&server), connection.clone()).await {
             Err(error) if error.is_retryable() && !connection.is_open() => {
@@ -195,7 +195,8 @@ impl Host {
     where
         F: Future<Output = Result<Offered<T>>>,
     {
-        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled);
+        let whole = |s: &Arc<Server>| self.scope.gives(|rules| rules.gives_server(&s.config.name));
+        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled && whole(s));
         let asked = futures_util::stream::iter(servers).map(|server| {
             let answer = ask(server.config.name.to_string());
             async move { (server.config.name.clone(), answer.await) }

@@ -37,7 +37,10 @@ impl KeyFile {
     pub(super) fn open(path: PathBuf) -> Result<Self> {
         let Some(stamp) = stamp(&path) else {
             return Err(Error::Config {
-                message: format!("there is no file of keys at {}", crate::text::Escaped(&path.to_string_lossy())),
+                message: format!(
+                    "there is no file of keys at {}",
+                    crate::text::Escaped(&path.to_string_lossy())
+                ),
                 hint: Some("make a key first: wharf keys add NAME".into()),
             });
         };
