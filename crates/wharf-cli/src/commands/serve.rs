@@ -84,7 +84,8 @@ impl ServeArgs {
         let mut gateway = Gateway::builder(open.host.clone())
             .hosts(self.hosts.iter().cloned())
             .origins(self.origins.iter().cloned())
-            .callers(self.callers(app)?);
+            .callers(self.callers(app)?)
+            .limits(setup.config.gateway.limits.clone());
         if let Some(rules) = &setup.config.callers {
             gateway = gateway.rules(rules.clone());
         }

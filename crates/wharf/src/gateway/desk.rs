@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::limits::Gate;
 use super::lists::Lists;
 use crate::config::CallerTable;
 use crate::connect::Progress;
@@ -28,6 +29,8 @@ pub(super) struct Desk {
     pub(super) info: Json,
     pub(super) instructions: Option<String>,
     lists: Lists,
+    /// How much callers may ask for.
+    pub(super) gate: Gate,
     /// What callers are given; `None`: everything.
     pub(super) callers: Option<CallerTable>,
     scopes: Mutex<HashMap<CallerName, Session>>,
@@ -47,7 +50,15 @@ const NOTES_WAITING: usize = 1024;
 impl Desk {
     pub(super) fn new(host: Host, (name, version): (String, String), instructions: Option<String>) -> Self {
         let info = Json::of(&json!({ "name": name, "version": version }));
-        Self { host, info, instructions, lists: Lists::default(), callers: None, scopes: Mutex::default() }
+        Self {
+            host,
+            info,
+            instructions,
+            lists: Lists::default(),
+            gate: Gate::default(),
+            callers: None,
+            scopes: Mutex::default(),
+        }
     }
 
     /// A caller's own view of the host. It lives as long as the gateway.
@@ -80,17 +91,19 @@ impl Desk {
     ) -> Result<Json, RpcError> {
         match method {
             method::TOOLS_LIST => self.lists.tools(&scope.tools().await.snapshot, params),
-            method::TOOLS_CALL => call(scope, params, line).await,
+            method::TOOLS_CALL => call(&self.gate, scope, params, line).await,
             _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method `{method}`"))),
         }
     }
 }
 
-async fn call(scope: &Session, params: Option<&Json>, line: &Line) -> Result<Json, RpcError> {
+async fn call(gate: &Gate, scope: &Session, params: Option<&Json>, line: &Line) -> Result<Json, RpcError> {
     let invalid = |what: &str| RpcError::new(code::INVALID_PARAMS, what);
     let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
     let [name, arguments, told] = params.pick(["name", "arguments", "_meta"]);
     let name: String = name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
+    let server = scope.snapshot().route(&name).map(|route| route.server.clone());
+    let _pass = gate.enter(scope.agent(), server.as_ref()).await?;
     let arguments = arguments.unwrap_or_else(Json::empty_object);
     let token = told.and_then(|told| told.member(meta::PROGRESS_TOKEN));
     let mut report = token.map(|token| line.progress(token));

@@ -24,7 +24,7 @@ use super::modern::Asked;
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
 use crate::names::CallerName;
-use crate::wire::{Message, RpcError, is_batch, parse_message};
+use crate::wire::{Json, Message, RpcError, is_batch, parse_message};
 
 pub(super) const VERSION: &str = "mcp-protocol-version";
 pub(super) const SESSION: &str = "mcp-session-id";
@@ -122,6 +122,9 @@ impl Door {
             Ok(caller) => caller,
             Err(refused) => return unauthorized(refused),
         };
+        if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
+            return body::overloaded(&Json::null(), &overloaded.into());
+        }
         match request.method().clone() {
             Method::POST => self.post(request, caller).await,
             Method::DELETE if !is_modern(request.headers()) => self.sessions.end(request.headers(), &caller),

@@ -11,9 +11,12 @@ mod desk;
 mod guard;
 mod http;
 mod legacy;
+mod limits;
 mod lists;
 mod modern;
 mod stdio;
+#[cfg(test)]
+mod tests;
 
 pub use caller::{Callers, Key};
 
@@ -24,11 +27,12 @@ use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
 
-use crate::config::CallerTable;
+use crate::config::{CallLimits, CallerTable};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::wire::Limits;
 use desk::Desk;
+use limits::Gate;
 
 /// A host that is served to others. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,6 +48,7 @@ pub struct GatewayBuilder {
     name: (String, String),
     instructions: Option<String>,
     rules: Option<CallerTable>,
+    calls: CallLimits,
     settings: Settings,
 }
 
@@ -74,7 +79,7 @@ impl Gateway {
             drain: Duration::from_secs(10),
         };
         let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
-        GatewayBuilder { host, name, instructions: None, rules: None, settings }
+        GatewayBuilder { host, name, instructions: None, rules: None, calls: CallLimits::default(), settings }
     }
 
     /// Serves callers that connect, until `stop` is ready: then no new call is taken, those under way have a moment to
@@ -124,6 +129,13 @@ impl GatewayBuilder {
     #[must_use]
     pub fn rules(mut self, rules: CallerTable) -> Self {
         self.rules = Some(rules);
+        self
+    }
+
+    /// How much callers may ask for at a time.
+    #[must_use]
+    pub fn limits(mut self, limits: CallLimits) -> Self {
+        self.calls = limits;
         self
     }
 
@@ -180,6 +192,7 @@ impl GatewayBuilder {
     pub fn build(self) -> Gateway {
         let mut desk = Desk::new(self.host, self.name, self.instructions);
         desk.callers = self.rules;
+        desk.gate = Gate::new(self.calls);
         Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) }
     }
 }

@@ -10,6 +10,7 @@ use super::body::{self, Reply, Work};
 use super::desk::{Desk, Line};
 use super::guard::single;
 use super::http::VERSION;
+use super::limits;
 use crate::host::Session;
 use crate::mcp::{Revision, code, meta, method};
 use crate::wire::{Json, Members, RpcError, response_error, response_result};
@@ -128,6 +129,11 @@ impl Asked {
 }
 
 fn whole(asked: &Asked, result: Result<Json, RpcError>) -> Reply {
+    if let Err(error) = &result
+        && limits::retry_after(error).is_some()
+    {
+        return body::overloaded(&asked.id, error);
+    }
     let unknown = matches!(&result, Err(error) if error.code == code::METHOD_NOT_FOUND);
     let status = if unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
     body::message(status, asked.written(result))

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod doors;
+mod limits;
 mod rules;
 mod tools;
 
