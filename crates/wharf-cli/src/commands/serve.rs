@@ -12,12 +12,13 @@ use wharf::gateway::Gateway;
 
 use crate::app::{App, OpenHost, interrupted};
 use crate::failure::{Failure, Result};
+use crate::reload;
 
 /// Serve every configured server as one MCP server
 ///
 /// Agents and editors are pointed at one address and find the tools of all servers there, whichever revision of the
-/// protocol they and the servers speak. Without any configuration the built-in demo server is served. Ctrl-C lets calls
-/// that are under way end.
+/// protocol they and the servers speak. Without any configuration the built-in demo server is served. Edits of the
+/// configuration apply without a restart; SIGHUP applies them at once. Ctrl-C lets calls that are under way end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,8 +54,11 @@ impl ServeArgs {
         }
         setup.report(app, None)?;
         let servers: Vec<ServerConfig> = setup.listed().filter(|server| server.enabled).cloned().collect();
-        let open = app.open(&setup, servers.clone(), Decline).await?;
-        let served = self.serve(app, &open, &servers).await;
+        let open = app.open_to_stay(&setup, servers.clone(), Decline).await?;
+        let served = tokio::select! {
+            served = self.serve(app, &open, &servers) => served,
+            () = reload::follow(app, &open.host, setup) => Ok(()),
+        };
         open.close().await;
         served
     }

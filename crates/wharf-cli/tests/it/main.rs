@@ -14,6 +14,7 @@ mod exit_codes;
 mod guide;
 mod listing;
 mod provider;
+mod reload;
 mod render;
 mod serve;
 mod prompts;
