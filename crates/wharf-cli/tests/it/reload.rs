@@ -93,9 +93,12 @@ impl Pipe {
         self.said.lock().unwrap().clone()
     }
 
-    /// Waits until it says something, and forgets what it said.
+    /// Waits until it says something, to the end of the line, and forgets what it said.
     fn says(&self, what: &str) -> String {
-        until(&format!("it says `{what}`"), || self.said().contains(what));
+        until(&format!("it says `{what}`"), || {
+            let said = self.said();
+            said.contains(what) && said.ends_with('\n')
+        });
         std::mem::take(&mut *self.said.lock().unwrap())
     }
 
