@@ -63,7 +63,7 @@ impl ServeArgs {
         let gateway = Gateway::builder(open.host.clone())
             .hosts(self.hosts.iter().cloned())
             .origins(self.origins.iter().cloned())
-            .build();
+            .build()?;
         if self.stdio {
             let input = BufReader::new(tokio::io::stdin());
             return tokio::select! {

@@ -189,6 +189,12 @@ impl Dock {
         Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
     }
 
+    /// The era that a server spoke when it was last asked, if that was not long ago.
+    pub(crate) fn known_era(&self, config: &ServerConfig) -> Option<Era> {
+        let known = self.eras.get(&era::key(config));
+        known.filter(|verdict| verdict.is_fresh(std::time::SystemTime::now())).map(|verdict| verdict.era)
+    }
+
     /// Erases everything secret that a server is given.
     pub(crate) fn redactor(&self, config: &ServerConfig) -> Redactor {
         match &config.transport {

@@ -137,18 +137,14 @@ impl Door {
             Err(refused) => return *refused,
         };
         let desk = Arc::clone(&self.gateway.desk);
-        let scope = match desk.scope(&caller) {
-            Ok(scope) => scope,
-            Err(error) => return body::refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.into()),
-        };
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked { id, method, params };
                 if is_modern(&headers) || asked.is_modern() {
-                    return asked.over_http(desk, scope, &headers).await;
+                    return asked.over_http(desk, caller, &headers).await;
                 }
                 let Asked { id, method, params } = asked;
-                self.sessions.take(desk, scope, &headers, Message::Request { id, method, params }).await
+                self.sessions.take(desk, caller, &headers, Message::Request { id, method, params }).await
             }
             Message::Notification { .. } if is_modern(&headers) => body::accepted(),
             Message::Response { .. } if is_modern(&headers) => {
@@ -156,7 +152,7 @@ impl Door {
                     RpcError::new(code::INVALID_REQUEST, "a caller of this revision sends no responses");
                 body::refuse(StatusCode::BAD_REQUEST, &error)
             }
-            message => self.sessions.take(desk, scope, &headers, message).await,
+            message => self.sessions.take(desk, caller, &headers, message).await,
         }
     }
 }

@@ -3,23 +3,27 @@
 //! A request goes on when its caller hangs up: only `notifications/cancelled` ends it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::asking::{Asks, Messenger};
 use super::body::{self, Reply, Work};
 use super::calls::Calls;
-use super::desk::{Desk, Line};
+use super::desk::{Desk, invalid};
 use super::guard::single;
 use super::http::{SESSION, VERSION};
+use super::line::Line;
 use super::modern::Asked;
+use super::visit::{self, Said, Visit};
 use crate::host::Session as Scope;
-use crate::mcp::{Revision, code, method};
+use crate::mcp::{LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
 use crate::wire::{Json, Members, Message, RpcError, response_error, response_result};
 
@@ -30,9 +34,20 @@ pub(super) struct Sessions(Mutex<HashMap<String, Arc<Talk>>>);
 /// One conversation with a caller.
 #[derive(Debug)]
 pub(super) struct Talk {
-    caller: CallerName,
+    pub(super) caller: CallerName,
     revision: Revision,
+    /// What the caller answers, as it said.
+    capabilities: Json,
+    /// From which level on it wants to hear the log.
+    level: Mutex<Option<LogLevel>>,
     pub(super) calls: Arc<Calls>,
+    /// What it was asked.
+    pub(super) asks: Asks,
+    /// The ways that lead to it: those of its requests, by their ids, and one that is always open where there is one.
+    open: Mutex<HashMap<Bytes, Line>>,
+    pub(super) stream: Mutex<Option<Line>>,
+    /// What servers see of it, if they can tell it from others.
+    own: OnceLock<Scope>,
     used: Mutex<Instant>,
 }
 
@@ -50,28 +65,29 @@ impl Sessions {
     pub(super) async fn take(
         self: &Arc<Self>,
         desk: Arc<Desk>,
-        scope: Scope,
+        caller: CallerName,
         headers: &HeaderMap,
         message: Message,
     ) -> Reply {
         if let Message::Request { id, method, params } = &message
             && method == method::INITIALIZE
         {
-            return self.open(&desk, scope.agent(), id, params.as_ref());
+            return self.open(&desk, &caller, id, params.as_ref());
         }
-        let talk = match self.find(headers, scope.agent()) {
+        let talk = match self.find(headers, &caller) {
             Ok(talk) => talk,
             Err(refused) => return *refused,
         };
         match message {
-            Message::Request { id, method, params } => {
-                talk.answer(desk, scope, Asked { id, method, params }).await
-            }
+            Message::Request { id, method, params } => talk.answer(desk, Asked { id, method, params }).await,
             Message::Notification { method, params } => {
-                talk.calls.hear(&method, params.as_ref());
+                talk.hear(&method, params.as_ref());
                 body::accepted()
             }
-            Message::Response { .. } => body::accepted(),
+            Message::Response { id, outcome } => {
+                talk.asks.answered(&id, outcome);
+                body::accepted()
+            }
         }
     }
 
@@ -79,7 +95,7 @@ impl Sessions {
     pub(super) fn end(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
         match self.find(headers, caller) {
             Ok(talk) => {
-                talk.calls.cancel_all();
+                talk.end();
                 if let Some(id) = single(headers, SESSION) {
                     self.lock().remove(id);
                 }
@@ -97,7 +113,7 @@ impl Sessions {
         };
         let Ok(value) = HeaderValue::from_str(&name) else { return body::accepted() };
         let mut sessions = self.lock();
-        sessions.retain(|_, talk| talk.is_fresh());
+        sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
         if sessions.len() >= MOST {
             return body::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; try again later");
         }
@@ -142,10 +158,22 @@ impl Sessions {
 impl Talk {
     /// Agrees on a revision: the caller's, if Wharf speaks it, or else the newest of this era.
     pub(super) fn greet(caller: CallerName, params: Option<&Json>) -> Self {
-        let asked = params.and_then(|p| p.member("protocolVersion")).and_then(|v| v.to::<String>().ok());
+        let [asked, capabilities] =
+            params.map(|p| p.pick(["protocolVersion", "capabilities"])).unwrap_or_default();
+        let asked = asked.and_then(|asked| asked.to::<String>().ok());
         let known = asked.and_then(|text| Revision::parse(&text)).filter(|r| *r <= Revision::NEWEST_LEGACY);
-        let revision = known.unwrap_or(Revision::NEWEST_LEGACY);
-        Self { caller, revision, calls: Arc::default(), used: Mutex::new(Instant::now()) }
+        Self {
+            caller,
+            revision: known.unwrap_or(Revision::NEWEST_LEGACY),
+            capabilities: capabilities.filter(Json::is_object).unwrap_or_else(Json::empty_object),
+            level: Mutex::default(),
+            calls: Arc::default(),
+            asks: Asks::default(),
+            open: Mutex::default(),
+            stream: Mutex::default(),
+            own: OnceLock::new(),
+            used: Mutex::new(Instant::now()),
+        }
     }
 
     /// The answer to `initialize`.
@@ -160,9 +188,9 @@ impl Talk {
     }
 
     /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
-    async fn answer(self: Arc<Self>, desk: Arc<Desk>, scope: Scope, asked: Asked) -> Reply {
+    async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Asked) -> Reply {
         let (line, mut notes) = Line::new();
-        let mut done = self.start(desk, scope, asked, line);
+        let mut done = self.start(desk, asked, line);
         let first = tokio::select! {
             biased;
             ended = &mut done => return match ended {
@@ -186,43 +214,143 @@ impl Talk {
     pub(super) fn start(
         self: &Arc<Self>,
         desk: Arc<Desk>,
-        scope: Scope,
         asked: Asked,
         line: Line,
     ) -> oneshot::Receiver<Vec<u8>> {
-        let id = asked.id.clone();
+        let (talk, id) = (Arc::clone(self), asked.id.clone());
         self.calls.start(&id, async move {
-            match result(&desk, &scope, &asked, &line).await {
-                Ok(result) => response_result(&asked.id, &result),
-                Err(error) => response_error(&asked.id, &error),
+            let way = OpenWay::new(&talk, &asked.id, &line);
+            let result = talk.result(&desk, &asked, line).await;
+            drop(way);
+            match result {
+                Ok(result) => response_result(&asked.id, &undressed(&result)),
+                Err(error) => response_error(&asked.id, &in_this_era(error)),
             }
         })
+    }
+
+    async fn result(self: &Arc<Self>, desk: &Desk, asked: &Asked, line: Line) -> Result<Json, RpcError> {
+        let params = asked.params.as_ref();
+        match asked.method.as_str() {
+            method::PING => Ok(Json::empty_object()),
+            method::SET_LEVEL => self.set_level(params),
+            name => {
+                let scope = self.scope(desk)?;
+                let asker = Arc::new(self.messenger(Some(line.clone())));
+                let visit = Visit::legacy(Said::read(params), line, asker, self.level());
+                desk.answer(&scope, name, params, &visit).await
+            }
+        }
+    }
+
+    /// Hears what the caller tells.
+    pub(super) fn hear(&self, name: &str, params: Option<&Json>) {
+        self.calls.hear(name, params);
+        if let (method::ROOTS_CHANGED, Some(scope)) = (name, self.own.get()) {
+            scope.tell_lanes(method::ROOTS_CHANGED);
+        }
+    }
+
+    /// The ways that lead to the caller, the best first.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let always = self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        always.into_iter().chain(open.values().cloned()).collect()
+    }
+
+    /// What servers see of the caller: with nothing to tell it from others, what they see of everybody.
+    fn scope(self: &Arc<Self>, desk: &Desk) -> Result<Scope, RpcError> {
+        let plain = self.level().is_none() && visit::for_legacy(&self.capabilities) == Json::empty_object();
+        if plain {
+            return Ok(desk.scope(&self.caller)?);
+        }
+        if let Some(own) = self.own.get() {
+            return Ok(own.clone());
+        }
+        let scope = desk.open(&self.caller, self.messenger(None))?;
+        let scope = self.own.get_or_init(|| scope).clone();
+        if let Some(level) = self.level() {
+            scope.log_from(level);
+        }
+        Ok(scope)
+    }
+
+    fn messenger(self: &Arc<Self>, line: Option<Line>) -> Messenger {
+        Messenger { talk: Arc::downgrade(self), capabilities: self.capabilities.clone(), line }
+    }
+
+    fn set_level(&self, params: Option<&Json>) -> Result<Json, RpcError> {
+        let level = params.and_then(|params| params.member("level")).and_then(|l| l.to::<String>().ok());
+        let level =
+            level.as_deref().and_then(LogLevel::parse).ok_or_else(|| invalid("`level` is no level"))?;
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        if let Some(own) = self.own.get() {
+            own.log_from(level);
+        }
+        Ok(Json::empty_object())
+    }
+
+    fn level(&self) -> Option<LogLevel> {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_fresh(&self) -> bool {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.elapsed() < IDLE || !self.calls.is_empty()
     }
-}
 
-async fn result(desk: &Desk, scope: &Scope, asked: &Asked, line: &Line) -> Result<Json, RpcError> {
-    match asked.method.as_str() {
-        method::PING => Ok(Json::empty_object()),
-        name => desk.answer(scope, name, asked.params.as_ref(), line).await.map(|r| undressed(&r)),
+    /// The conversation is over: what it had to itself closes.
+    pub(super) fn end(&self) {
+        self.calls.cancel_all();
+        if let Some(own) = self.own.get().cloned() {
+            tokio::spawn(async move { own.close().await });
+        }
     }
 }
 
-/// A result without the words of the modern era.
+/// A request of the caller is under way, and there is a way back on which it can be asked something.
+struct OpenWay {
+    talk: Arc<Talk>,
+    id: Bytes,
+}
+
+impl OpenWay {
+    fn new(talk: &Arc<Talk>, id: &Json, line: &Line) -> Self {
+        let (talk, id) = (Arc::clone(talk), id.bytes().clone());
+        talk.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), line.clone());
+        Self { talk, id }
+    }
+}
+
+impl Drop for OpenWay {
+    fn drop(&mut self) {
+        self.talk.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// An error in the words of this era. What a modern server calls a missing capability is no code that it knows.
+fn in_this_era(error: RpcError) -> RpcError {
+    if code::is_modern(error.code) { RpcError { code: code::INVALID_REQUEST, ..error } } else { error }
+}
+
+/// A result without the words of the modern era, and without what a server says of itself to us.
 fn undressed(result: &Json) -> Json {
     const MODERN: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
-    if result.pick(MODERN).iter().all(Option::is_none) {
+    let [kind, ttl, scope, told] = result.pick(["resultType", "ttlMs", "cacheScope", "_meta"]);
+    let said = told.as_ref().is_some_and(|told| told.member(meta::SERVER_INFO).is_some());
+    if kind.is_none() && ttl.is_none() && scope.is_none() && !said {
         return result.clone();
     }
-    let Ok(members) = result.to::<indexmap::IndexMap<String, Json>>() else { return result.clone() };
-    let mut plain = Members::new();
-    for (key, value) in members.iter().filter(|(key, _)| !MODERN.contains(&key.as_str())) {
-        plain.json(key, value);
-    }
+    let mut plain = Members::default();
+    match told.filter(|_| said) {
+        None => plain.append_without(result, &MODERN),
+        Some(told) => {
+            plain.append_without(result, &[MODERN[0], MODERN[1], MODERN[2], "_meta"]);
+            let mut rest = Members::default();
+            rest.append_without(&told, &[meta::SERVER_INFO]);
+            if rest.is_empty() { &mut plain } else { plain.object("_meta", &rest) }
+        }
+    };
     plain.to_json()
 }
 

@@ -4,6 +4,7 @@
 //! between them knows neither. Who may call what is `policy`'s to say, and what a server answered is passed on as the
 //! bytes it came in.
 
+mod asking;
 mod body;
 mod caller;
 mod calls;
@@ -11,9 +12,13 @@ mod desk;
 mod guard;
 mod http;
 mod legacy;
+mod line;
 mod lists;
 mod modern;
+mod parked;
+mod seal;
 mod stdio;
+mod visit;
 
 pub use caller::{Callers, Key};
 
@@ -82,6 +87,7 @@ impl Gateway {
             .local_addr()
             .map_err(|e| Error::Internal(format!("the listener has no address: {e}")))?;
         self.may_listen(at)?;
+        self.desk.tend();
         http::serve(self, listener, stop).await;
         Ok(())
     }
@@ -92,6 +98,7 @@ impl Gateway {
         input: impl AsyncBufRead + Unpin,
         output: impl AsyncWrite + Unpin + Send + 'static,
     ) -> Result<()> {
+        self.desk.tend();
         stdio::serve(self, input, output).await
     }
 
@@ -168,8 +175,8 @@ impl GatewayBuilder {
     }
 
     /// Makes the gateway. Nothing is listened to yet.
-    pub fn build(self) -> Gateway {
-        let desk = Desk::new(self.host, self.name, self.instructions);
-        Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) }
+    pub fn build(self) -> Result<Gateway> {
+        let desk = Desk::new(self.host, self.name, self.instructions)?;
+        Ok(Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) })
     }
 }

@@ -1,6 +1,6 @@
 //! The gateway over a pipe: one caller, one message a line, either era.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 
 use super::Gateway;
 use super::calls::Calls;
-use super::desk::Line;
 use super::legacy::{self, Talk};
+use super::line::Line;
 use super::modern::Asked;
 use crate::error::{Error, Result};
 use crate::mcp::{code, method};
@@ -68,11 +68,16 @@ impl Pipe {
             Ok(Message::Notification { method, params }) => {
                 self.modern.hear(&method, params.as_ref());
                 if let Some(talk) = &self.talk {
-                    talk.calls.hear(&method, params.as_ref());
+                    talk.hear(&method, params.as_ref());
                 }
                 Ok(())
             }
-            Ok(Message::Response { .. }) => Ok(()),
+            Ok(Message::Response { id, outcome }) => {
+                if let Some(talk) = &self.talk {
+                    talk.asks.answered(&id, outcome);
+                }
+                Ok(())
+            }
             Err(bad) => {
                 let error = RpcError::new(code::PARSE, bad.reason);
                 self.say(response_error(&Json::null(), &error)).await;
@@ -83,16 +88,18 @@ impl Pipe {
 
     async fn answer(&mut self, asked: Asked) -> Result<()> {
         let desk = Arc::clone(&self.gateway.desk);
-        let scope = desk.scope(&CallerName::local())?;
         let line = Line::over(self.out.clone());
         if asked.is_modern() {
             let id = asked.id.clone();
-            let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &scope, &line).await });
+            let done = self
+                .modern
+                .start(&id, async move { asked.over_pipe(&desk, &CallerName::local(), &line).await });
             tokio::spawn(forward(done, self.out.clone()));
             return Ok(());
         }
         if asked.method == method::INITIALIZE {
             let talk = Arc::new(Talk::greet(CallerName::local(), asked.params.as_ref()));
+            *talk.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
             let greeting = response_result(&asked.id, &talk.greeting(&desk));
             self.talk = Some(talk);
             self.say(greeting).await;
@@ -107,7 +114,7 @@ impl Pipe {
             self.say(answer).await;
             return Ok(());
         };
-        let done = talk.start(desk, scope, asked, line);
+        let done = talk.start(desk, asked, line);
         tokio::spawn(forward(done, self.out.clone()));
         Ok(())
     }
@@ -115,7 +122,7 @@ impl Pipe {
     fn finish(&self) {
         self.modern.cancel_all();
         if let Some(talk) = &self.talk {
-            talk.calls.cancel_all();
+            talk.end();
         }
     }
 

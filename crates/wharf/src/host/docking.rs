@@ -105,7 +105,7 @@ impl Scope {
         }
     }
 
-    fn owns(&self, server: &Arc<Server>) -> bool {
+    pub(super) fn owns(&self, server: &Arc<Server>) -> bool {
         self.servers.load().get(&server.config.name).is_some_and(|own| Arc::ptr_eq(own, server))
     }
 

@@ -8,6 +8,7 @@ mod context;
 mod docking;
 mod ensemble;
 mod health;
+mod lanes;
 mod load;
 mod local;
 mod offers;
@@ -36,7 +37,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use crate::ask::Asker;
-use crate::call::{OnProgress, Validators};
+use crate::call::{OnProgress, Relayed, Validators};
 use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
 use crate::connect::Berth;
@@ -91,6 +92,8 @@ pub struct CallOptions<'a> {
     pub hard_timeout: Option<Duration>,
     /// Who hears of progress, in order, before the outcome.
     pub on_progress: Option<OnProgress<'a>>,
+    /// Whoever the call is made for: a caller of the gateway.
+    pub relayed: Option<Arc<Relayed>>,
 }
 
 /// Which server is meant: one of the host's, or one described on the spot.

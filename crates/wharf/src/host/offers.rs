@@ -9,12 +9,12 @@ use tokio::sync::Mutex;
 use super::server::Server;
 use super::{CallOptions, Host, STARTING};
 use crate::call::{self, Asked, Completing, PromptFetched, ResourceRead};
-use crate::catalog::{self, Offered, Subscription};
+use crate::catalog::{self, Offered, Part, Subscription};
 use crate::connect::Connection;
 use crate::error::{Error, Result};
 use crate::mcp::{Completion, Era, LogLevel, Prompt, Reference, Resource, ResourceTemplate, method};
 use crate::names::ServerName;
-use crate::wire::Members;
+use crate::wire::{Json, Members};
 
 /// What was found when every server was asked for its resources, or its prompts.
 #[derive(Clone, Debug)]
@@ -150,6 +150,32 @@ impl Host {
         }
     }
 
+    /// Passes a request of a caller on to a server, with its parameters as they came.
+    pub(crate) async fn forward(
+        &self,
+        server: &str,
+        (part, method, about): (Part, &'static str, Option<&str>),
+        params: &Members,
+        mut options: CallOptions<'_>,
+    ) -> Result<Json> {
+        let server = self.scope.server(server)?;
+        self.permit_use(&server, method).await?;
+        let relayed = options.relayed.take();
+        let mut way = self.scope.way(&server, relayed.as_deref()).await?;
+        let private = way.private;
+        let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
+        let asked = Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
+        match call::forward(&way.connection, (part, method, about), params, asked).await {
+            Err(error) if error.is_retryable() && !way.connection.is_open() => {
+                way.again(&server).await?;
+                let asked =
+                    Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
+                call::forward(&way.connection, (part, method, about), params, asked).await
+            }
+            ended => ended,
+        }
+    }
+
     /// The same for what an agent may do only with somebody's consent.
     async fn use_server<T, F>(
         &self,
@@ -188,6 +214,8 @@ impl Host {
             timeout: options.timeout.unwrap_or(server.config.timeout),
             hard_timeout: options.hard_timeout,
             on_progress: options.on_progress.as_mut().map(|listener| &mut **listener as _),
+            relayed: None,
+            private: false,
         }
     }
 

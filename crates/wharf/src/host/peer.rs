@@ -13,7 +13,7 @@ use crate::event::{Bus, Event};
 use crate::mcp::{Era, LogLevel, method};
 use crate::names::ServerName;
 use crate::text::Foreign;
-use crate::wire::Json;
+use crate::wire::{Json, Members};
 
 /// Stands behind every connection of a host.
 pub(super) struct HostPeer {
@@ -27,6 +27,8 @@ pub(super) struct HostPeer {
     pub(super) watchers: Watchers,
     /// How grave a message of a server's log must be, where somebody said so.
     levels: Mutex<HashMap<ServerName, LogLevel>>,
+    /// The same for every server where nobody said otherwise.
+    level: Mutex<Option<LogLevel>>,
     /// The last connection to each server.
     connections: Mutex<HashMap<ServerName, WeakConnection>>,
 }
@@ -46,6 +48,7 @@ impl HostPeer {
             any_changed: AtomicBool::new(false),
             watchers,
             levels: Mutex::default(),
+            level: Mutex::default(),
             connections: Mutex::default(),
         }
     }
@@ -75,10 +78,29 @@ impl HostPeer {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone(), level);
     }
 
+    /// The level that every server is told, now and later.
+    pub(super) fn log_from(&self, level: LogLevel) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        self.live().iter().for_each(|connection| self.restore_level(connection));
+    }
+
+    /// Tells something to every legacy server that is connected.
+    pub(super) fn tell(&self, method: &str) {
+        let legacy = self.live().into_iter().filter(|c| c.info().revision.era() == Era::Legacy);
+        legacy.for_each(|connection| connection.notify(method, &Members::new()));
+    }
+
+    fn live(&self) -> Vec<Connection> {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.values().filter_map(WeakConnection::upgrade).collect()
+    }
+
     /// Tells the level that was asked of the last connection to a new one.
     fn restore_level(&self, connection: &Connection) {
-        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(level) = levels.get(connection.server()).copied() else { return };
+        let own =
+            self.levels.lock().unwrap_or_else(PoisonError::into_inner).get(connection.server()).copied();
+        let every = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(level) = own.or(every) else { return };
         if connection.info().revision.era() == Era::Modern {
             connection.log_from(level);
             return;
@@ -109,11 +131,11 @@ impl HostPeer {
 
 impl Peer for HostPeer {
     fn capabilities(&self) -> Json {
-        self.asker.offers().capabilities()
+        self.asker.capabilities()
     }
 
     fn legacy_capabilities(&self) -> Json {
-        self.asker.offers().legacy_capabilities()
+        self.asker.legacy_capabilities()
     }
 
     fn connected(&self, connection: &Connection) {

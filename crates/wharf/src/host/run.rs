@@ -97,17 +97,20 @@ impl Host {
         let checked = self.check(&server.config.name, &route.tool, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
-        let connection = server.berth.connection().await?;
+        let relayed = options.relayed.as_ref();
+        let mut way = self.scope.way(server, relayed.map(|relayed| &**relayed)).await?;
+        let asker = relayed.map_or(&self.scope.asker, |relayed| &relayed.asker);
         let timeout = options.timeout.unwrap_or(server.config.timeout);
-        let hard_timeout = options.hard_timeout;
-        let call = Call { permit: &permit, tool: &route.tool, arguments, timeout, hard_timeout };
+        let (hard_timeout, private) = (options.hard_timeout, way.private);
+        let call =
+            Call { permit: &permit, tool: &route.tool, arguments, timeout, hard_timeout, relayed, private };
         let mut on_progress = options.on_progress;
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
-        match call::send(&connection, &call, &self.scope.asker, first).await {
+        match call::send(&way.connection, &call, asker, first).await {
             // It certainly never reached the server, so it may go once more over a fresh connection.
-            Err(error) if error.is_retryable() && !connection.is_open() => {
-                let connection = server.berth.connection().await?;
-                call::send(&connection, &call, &self.scope.asker, on_progress).await
+            Err(error) if error.is_retryable() && !way.connection.is_open() => {
+                way.again(server).await?;
+                call::send(&way.connection, &call, asker, on_progress).await
             }
             ended => ended,
         }

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
+use tokio::sync::Semaphore;
 
 use super::builder::did_you_mean;
 use super::docking::usable;
+use super::lanes::Lanes;
 use super::local::Function;
 use super::peer::HostPeer;
 use super::server::Server;
@@ -38,6 +40,8 @@ pub(super) struct Scope {
     pub(super) caller: CallerName,
     pub(super) servers: ArcSwap<Servers>,
     pub(super) pool: Pool,
+    /// Connections to shared servers that this scope has to itself.
+    pub(super) lanes: Lanes,
     pub(super) peer: Arc<HostPeer>,
     pub(super) registry: Arc<Registry>,
     pub(super) functions: ArcSwap<Functions>,
@@ -73,6 +77,9 @@ pub(super) enum Target {
     Function(Arc<Function>),
 }
 
+/// How many connections callers may have to themselves, all together.
+const LANES: usize = 128;
+
 impl Scope {
     /// The scope of the program itself, with nothing docked yet.
     pub(super) fn of_program(
@@ -85,6 +92,7 @@ impl Scope {
             caller: CallerName::local(),
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
+            lanes: Lanes::new(Arc::new(Semaphore::new(LANES))),
             peer,
             registry: Arc::new(registry),
             functions: ArcSwap::default(),
@@ -124,6 +132,7 @@ impl Scope {
             caller,
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
+            lanes: Lanes::new(Arc::clone(shared.lanes.places())),
             peer,
             registry: Arc::new(Registry::above(&shared.registry, owner, sees)),
             functions: ArcSwap::default(),

@@ -5,6 +5,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Host;
 use super::docking::Opening;
@@ -13,6 +14,7 @@ use super::server::Server;
 use crate::ask::Asker;
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
+use crate::mcp::LogLevel;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{Permission, Reach};
@@ -171,6 +173,21 @@ impl Session {
         let snapshot = self.0.scope.registry.snapshot();
         let own = snapshot.tools().iter().filter(|route| route.is_of(&name) && route.owner == owner);
         Ok(own.map(|route| Arc::clone(&route.public)).collect())
+    }
+
+    /// Closes connections of this session's own to shared servers that were not used for so long.
+    pub(crate) async fn recycle(&self, idle: Duration) {
+        self.0.scope.lanes.recycle(idle).await;
+    }
+
+    /// Every server that this session has to itself is asked for its log from this level on, now and later.
+    pub(crate) fn log_from(&self, level: LogLevel) {
+        self.0.scope.peer.log_from(level);
+    }
+
+    /// Tells something to every legacy server that this session has to itself.
+    pub(crate) fn tell_lanes(&self, method: &str) {
+        self.0.scope.peer.tell(method);
     }
 
     /// Closes a connection that this session made. Those of others are left alone.

@@ -143,7 +143,9 @@ fn check(raw: &Json) -> Result<bool, String> {
         return Err("the result of `tools/call` is not an object".into());
     }
     let [kind, content, is_error] = raw.pick(["resultType", "content", "isError"]);
-    if let Some(kind) = kind.filter(|k| k.as_str() != "\"complete\"") {
+    // A question or a task gets here only if it is passed on to a caller who can make something of it.
+    const KNOWN: [&str; 3] = ["\"complete\"", "\"input_required\"", "\"task\""];
+    if let Some(kind) = kind.filter(|k| !KNOWN.contains(&k.as_str())) {
         let kind: String = kind.as_str().chars().take(80).collect();
         let shown = crate::text::Escaped(&kind);
         return Err(format!("the result of `tools/call` has the unknown `resultType` {shown}"));

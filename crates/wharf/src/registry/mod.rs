@@ -176,6 +176,11 @@ impl Registry {
                 let offers = offers.values().flatten().map(|offer| (None, offer));
                 View { snapshot: Arc::new(Snapshot::build(offers, &self.rules)), below: None }
             }
+            // With nothing of its own it sees what everybody sees: the very same snapshot.
+            Some((_, shared)) if self.sees == Sees::All && offers.values().flatten().next().is_none() => {
+                let snapshot = shared.snapshot();
+                View { snapshot: Arc::clone(&snapshot), below: Some(snapshot) }
+            }
             Some((owner, shared)) => {
                 let below = shared.lock();
                 let own = offers.values().flatten().map(|offer| (Some(*owner), offer));

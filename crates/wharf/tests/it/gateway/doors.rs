@@ -101,7 +101,7 @@ async fn gwy_03_pages_of_other_origins_are_turned_away() {
 #[tokio::test]
 async fn gwy_04_an_address_that_others_reach_needs_callers_with_keys() {
     let at = |text: &str| text.parse().unwrap();
-    let gateway = Gateway::builder(empty().await).build();
+    let gateway = Gateway::builder(empty().await).build().unwrap();
     let refused = gateway.may_listen(at("0.0.0.0:80")).unwrap_err();
     assert_eq!(refused.kind(), "denied");
     assert!(refused.hint().is_some());
@@ -109,7 +109,7 @@ async fn gwy_04_an_address_that_others_reach_needs_callers_with_keys() {
         gateway.may_listen(at(own)).unwrap();
     }
     let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
-    let keyed = Gateway::builder(empty().await).callers(Callers::Keys([key].into())).build();
+    let keyed = Gateway::builder(empty().await).callers(Callers::Keys([key].into())).build().unwrap();
     keyed.may_listen(at("0.0.0.0:80")).unwrap();
 }
 

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod doors;
+mod pipe;
+mod questions;
 mod tools;
 
 use std::net::SocketAddr;
@@ -38,7 +40,7 @@ pub(crate) async fn open(host: Host) -> Door {
 
 /// Serves a host.
 pub(crate) async fn open_with(host: Host, with: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Door {
-    let gateway = with(Gateway::builder(host.clone())).build();
+    let gateway = with(Gateway::builder(host.clone())).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -132,7 +134,10 @@ impl Door {
 /// A request of the modern era, as its body says it.
 pub(crate) fn modern_body(method: &str, mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let capabilities = &mut params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    if capabilities.is_null() {
+        *capabilities = json!({});
+    }
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 }
 
