@@ -37,6 +37,8 @@ pub(crate) struct OwnFiles {
     pub(crate) trust: PathBuf,
     /// What is known of servers' eras.
     pub(crate) eras: PathBuf,
+    /// What servers were last seen to offer: a folder.
+    pub(crate) catalogues: PathBuf,
     /// What was typed at the prompt of `wharf repl`.
     pub(crate) history: PathBuf,
 }
@@ -118,6 +120,7 @@ impl OwnFiles {
             config: folders.config_dir().join("wharf/wharf.toml"),
             trust: state.join("wharf/trusted.json"),
             eras: folders.cache_dir().join("wharf/eras.json"),
+            catalogues: folders.cache_dir().join("wharf/catalogue"),
             history: state.join("wharf/history"),
         })
     }

@@ -26,7 +26,7 @@ use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Event, State};
 use crate::mcp::Era;
 use crate::net::HttpClient;
-use crate::policy::{LaunchRequest, Policy};
+use crate::policy::{LaunchRequest, Live, Policy};
 use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
@@ -34,7 +34,7 @@ use crate::wire::{Json, Limits};
 #[derive(Clone)]
 pub struct Dock {
     /// What may be started and reached.
-    pub policy: Policy,
+    pub policy: Live<Policy>,
     /// How servers with an address are reached.
     pub net: HttpClient,
     /// The environment that servers inherit the safe part of; programs are found through its `PATH`.
@@ -42,7 +42,7 @@ pub struct Dock {
     /// Where servers without a folder of their own get an empty one.
     pub scratch: PathBuf,
     /// How much is accepted from a server.
-    pub limits: Limits,
+    pub limits: Live<Limits>,
     /// Who answers what servers ask, and hears their news.
     pub peer: Arc<dyn Peer>,
     /// Where news goes.
@@ -163,7 +163,7 @@ impl Dock {
 
     async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
         let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
-        let permit = self.policy.permit_launch(&LaunchRequest {
+        let permit = self.policy.now().permit_launch(&LaunchRequest {
             server: &config.name,
             stdio,
             origin: &config.origin,
@@ -210,7 +210,7 @@ impl Dock {
     pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
         let redactor = self.redactor(config);
         let monitor = Monitor { events: self.events.clone(), debug: config.debug, redactor };
-        Inbox::new(config.name.clone(), self.limits.clone(), Arc::clone(&self.peer), monitor)
+        Inbox::new(config.name.clone(), Limits::clone(&self.limits.now()), Arc::clone(&self.peer), monitor)
     }
 }
 

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::ending::Ending;
 use super::lists::Lists;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
@@ -35,6 +36,7 @@ pub(super) struct Desk {
     scopes: Mutex<HashMap<ScopeKey, (Session, Instant)>>,
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
+    pub(super) ending: Ending,
 }
 
 /// A caller, and what it said of itself: connections to legacy servers are made with exactly that.
@@ -56,8 +58,9 @@ impl Desk {
         instructions: Option<String>,
     ) -> Result<Self> {
         let info = Json::of(&json!({ "name": name, "version": version }));
-        let (lists, scopes, parking) = (Lists::default(), Mutex::default(), Arc::default());
-        Ok(Self { host, info, instructions, lists, scopes, seal: Seal::new()?, parking })
+        let (lists, scopes, seal) = (Lists::default(), Mutex::default(), Seal::new()?);
+        let (parking, ending) = (Arc::default(), Ending::default());
+        Ok(Self { host, info, instructions, lists, scopes, seal, parking, ending })
     }
 
     /// The view of a caller who can be asked nothing.
@@ -105,7 +108,7 @@ impl Desk {
         visit: &Visit,
     ) -> Result<Json, RpcError> {
         match method {
-            method::TOOLS_LIST => self.lists.tools(&scope.tools().await.snapshot, params),
+            method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
             method::TOOLS_CALL => call(scope, params, visit).await,
             _ => Err(unknown(method)),
         }

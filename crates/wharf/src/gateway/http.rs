@@ -31,6 +31,8 @@ pub(super) const SESSION: &str = "mcp-session-id";
 
 /// How long the head of a request, and its body, may take to arrive.
 const ARRIVE: Duration = Duration::from_secs(15);
+/// How long callers have to hear that their calls were given up.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The largest head of a request.
 const HEAD: usize = 32 * 1024;
 
@@ -57,8 +59,12 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl F
     drop(listener);
     drop(closed);
     let _ = closing.send(true);
+    gateway.desk.ending.stop();
     // Every connection holds a receiver: when the last is gone, so is the last call.
-    let _ = tokio::time::timeout(settings.drain, closing.closed()).await;
+    if tokio::time::timeout(settings.drain, closing.closed()).await.is_err() {
+        gateway.desk.ending.end();
+        let _ = tokio::time::timeout(LAST_WORDS, closing.closed()).await;
+    }
 }
 
 /// What every connection needs.

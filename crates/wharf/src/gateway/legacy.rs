@@ -220,7 +220,7 @@ impl Talk {
         let (talk, id) = (Arc::clone(self), asked.id.clone());
         self.calls.start(&id, async move {
             let way = OpenWay::new(&talk, &asked.id, &line);
-            let result = talk.result(&desk, &asked, line).await;
+            let result = desk.ending.or_over(talk.result(&desk, &asked, line)).await;
             drop(way);
             match result {
                 Ok(result) => response_result(&asked.id, &undressed(&result)),

@@ -198,11 +198,15 @@ impl Host {
         F: Future<Output = Result<T>>,
     {
         let server = self.scope.server(server)?;
+        let _on_duty = server.duty.enter().ok_or_else(|| Error::UnknownServer {
+            name: server.config.name.to_string(),
+            hint: "it was there and is not any more".into(),
+        })?;
         let connection = server.berth.connection().await?;
         match ask(Arc::clone(&server), connection.clone()).await {
             Err(error) if error.is_retryable() && !connection.is_open() => {
                 let connection = server.berth.connection().await?;
-                ask(server, connection).await
+                ask(Arc::clone(&server), connection).await
             }
             ended => ended,
         }

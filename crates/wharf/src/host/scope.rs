@@ -17,6 +17,7 @@ use super::local::Function;
 use super::peer::HostPeer;
 use super::server::Server;
 use crate::ask::Asker;
+use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
 use crate::connect::{Dock, Leaving, Pool};
 use crate::error::{Error, Result};
@@ -42,11 +43,15 @@ pub(super) struct Scope {
     pub(super) pool: Pool,
     /// Connections to shared servers that this scope has to itself.
     pub(super) lanes: Lanes,
+    /// Where it is kept what servers offer. An agent's own servers are nobody else's to know.
+    pub(super) store: Option<Arc<dyn CatalogStore>>,
     pub(super) peer: Arc<HostPeer>,
     pub(super) registry: Arc<Registry>,
     pub(super) functions: ArcSwap<Functions>,
     /// Held while servers come and go, so that servers and tools change together. Never across an await.
     pub(super) docking: Mutex<()>,
+    /// Servers that were taken away and still have calls to end.
+    pub(super) leaving: Mutex<Vec<Arc<Server>>>,
     /// Held while functions are registered, so that what was looked at is what is changed.
     pub(super) registering: Mutex<()>,
     pub(super) asker: Arc<dyn Asker>,
@@ -93,10 +98,12 @@ impl Scope {
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
             lanes: Lanes::new(Arc::new(Semaphore::new(LANES))),
+            store: None,
             peer,
             registry: Arc::new(registry),
             functions: ArcSwap::default(),
             docking: Mutex::default(),
+            leaving: Mutex::default(),
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
@@ -133,10 +140,12 @@ impl Scope {
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
             lanes: Lanes::new(Arc::clone(shared.lanes.places())),
+            store: None,
             peer,
             registry: Arc::new(Registry::above(&shared.registry, owner, sees)),
             functions: ArcSwap::default(),
             docking: Mutex::default(),
+            leaving: Mutex::default(),
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
@@ -189,7 +198,7 @@ impl Scope {
     /// Whether this scope may have to do with a server at all.
     pub(super) fn admit(&self, config: &ServerConfig) -> Result<()> {
         self.open()?;
-        let policy = &self.pool.dock().policy;
+        let policy = self.pool.dock().policy.now();
         self.standing(|standing| policy.admit(standing, Some(config))).unwrap_or(Ok(()))
     }
 
@@ -246,8 +255,14 @@ impl Scope {
     /// Closes this scope's own connections. They are made again when they are needed.
     pub(super) async fn disconnect(&self) {
         let servers = self.servers.load_full();
-        futures_util::future::join_all(servers.values().map(|server| server.berth.disconnect())).await;
+        let leaving = self.leaving().clone();
+        let all = servers.values().chain(&leaving);
+        futures_util::future::join_all(all.map(|server| server.berth.disconnect())).await;
         self.pool.close().await;
+    }
+
+    pub(super) fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Server>>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Erases the secrets of every server that is here.
@@ -287,7 +302,7 @@ fn sees(permission: Option<Permission>) -> Sees {
 }
 
 /// A route that was valid when it was made.
-fn gone(route: &Route) -> Error {
+pub(super) fn gone(route: &Route) -> Error {
     Error::UnknownTool {
         name: route.public.to_string(),
         hint: "it was there and is not any more; list the tools again".into(),

@@ -301,7 +301,7 @@ impl Session {
 /// Connects a server that nobody sees yet, and looks at its tools.
 async fn open(server: &Server) -> Result<ServerTools> {
     server.berth.connect().await?;
-    Ok(server.look(None).await?.0)
+    Ok(server.look(None).await?.offered)
 }
 
 impl Deref for Session {

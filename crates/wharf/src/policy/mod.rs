@@ -7,6 +7,7 @@ pub mod address;
 mod call;
 mod environment;
 mod launch;
+mod live;
 mod package;
 mod permission;
 mod permit;
@@ -23,6 +24,7 @@ pub use crate::config::PackageRule;
 pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
+pub use live::Live;
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
 pub use permit::{CallPermit, ConnectPermit, LaunchPermit};
 

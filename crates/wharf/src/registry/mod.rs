@@ -149,6 +149,19 @@ impl Registry {
         self.rebuild(&offers)
     }
 
+    /// Brings servers into another order, that of a new configuration. Those that are not in it come after them.
+    pub fn arrange(&self, order: &[ServerName]) -> Arc<Snapshot> {
+        let mut offers = self.lock();
+        let mut before = std::mem::take(&mut *offers);
+        for name in order {
+            let key = (Source::Mcp, name.clone());
+            let offer = before.shift_remove(&key).flatten();
+            offers.insert(key, offer);
+        }
+        offers.extend(before.into_iter().filter(|(_, offer)| offer.is_some()));
+        self.rebuild(&offers)
+    }
+
     /// Nothing is shown here any more.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);

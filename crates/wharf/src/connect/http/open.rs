@@ -80,7 +80,7 @@ impl Dock {
 
     /// Asks policy, and turns its permit into a place to send requests to.
     fn target(&self, config: &ServerConfig, remote: &Remote) -> Result<Target> {
-        let permit = self.policy.permit_connect(&config.name, remote, &config.origin)?;
+        let permit = self.policy.now().permit_connect(&config.name, remote, &config.origin)?;
         for warning in permit.warnings() {
             let (server, message) = (config.name.clone(), warning.clone());
             self.events.publish(|| Event::Warning { server, message });
