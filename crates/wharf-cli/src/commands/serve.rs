@@ -1,6 +1,7 @@
 //! `wharf serve`: every server as one, for whoever speaks MCP.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
@@ -8,7 +9,7 @@ use tokio::io::BufReader;
 use tokio::net::TcpListener;
 use wharf::ask::Decline;
 use wharf::config::ServerConfig;
-use wharf::gateway::Gateway;
+use wharf::gateway::{Gateway, UnixDoor};
 
 use crate::app::{App, OpenHost, interrupted};
 use crate::failure::{Failure, Result};
@@ -23,7 +24,8 @@ use crate::failure::{Failure, Result};
 Examples:
   wharf serve
   claude mcp add --transport http wharf http://127.0.0.1:7420/mcp
-  wharf serve --stdio")]
+  wharf serve --stdio
+  wharf serve --unix /run/user/1000/wharf/wharf.sock")]
 pub(crate) struct ServeArgs {
     /// Listen at this port; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 7420, conflicts_with = "stdio")]
@@ -34,6 +36,9 @@ pub(crate) struct ServeArgs {
     /// Speak over standard input and output, with the one program that started it
     #[arg(long)]
     stdio: bool,
+    /// Listen at this Unix socket, for programs of your own user; one message a line
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stdio", "port", "bind"])]
+    unix: Option<PathBuf>,
     /// Let the gateway be called by this name too; may be given again
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -71,6 +76,18 @@ impl ServeArgs {
                 () = interrupted() => Ok(()),
             };
         }
+        let stop = async {
+            interrupted().await;
+            app.ui.note("stopping: calls under way may end; Ctrl-C again ends them now");
+        };
+        if let Some(path) = &self.unix {
+            let door = UnixDoor::bind(&std::path::absolute(path).unwrap_or_else(|_| path.clone())).await?;
+            announce_socket(app, door.path(), servers)?;
+            return tokio::select! {
+                () = gateway.serve_unix(door, stop) => Ok(()),
+                () = twice() => Ok(()),
+            };
+        }
         let at = SocketAddr::new(self.bind, self.port);
         gateway.may_listen(at)?;
         let listener = TcpListener::bind(at).await.map_err(|error| {
@@ -79,15 +96,24 @@ impl ServeArgs {
         })?;
         let at = listener.local_addr().map_err(|e| Failure::general(format!("it listens nowhere: {e}")))?;
         announce(app, at, servers)?;
-        let stop = async {
-            interrupted().await;
-            app.ui.note("stopping: calls under way may end; Ctrl-C again ends them now");
-        };
         tokio::select! {
             served = gateway.serve_http(listener, stop) => Ok(served?),
             () = twice() => Ok(()),
         }
     }
+}
+
+/// Says at which socket it is.
+fn announce_socket(app: &App, path: &Path, servers: &[ServerConfig]) -> Result<()> {
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    if app.ui.json {
+        app.ui.document(&json!({ "path": path, "servers": names }))?;
+        return Ok(());
+    }
+    let shown = wharf::text::Escaped(&path.display().to_string()).to_string();
+    app.ui.say(format_args!("serving {} at {shown}", names.join(", ")));
+    app.ui.note("\nCtrl-C stops.");
+    Ok(())
 }
 
 /// Says where it is, and what to paste where.

@@ -74,6 +74,49 @@ fn l31_a_gateway_is_a_server_like_any_other() {
 }
 
 #[test]
+fn l30_a_gateway_at_a_unix_socket_is_a_server_and_survives_its_own_death() {
+    let desk = Desk::new();
+    let path = desk.home().join("run").join("wharf.sock");
+    let url = format!("unix://{}", path.display());
+    let start = || {
+        let mut child = desk.command(&["serve", "--unix", path.to_str().unwrap(), "--json"]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert_eq!(said["path"], path.to_str().unwrap());
+        Serving { child, url: url.clone() }
+    };
+    desk.run(&["add", "all", &url]).ok();
+    let mut serving = start();
+    let twice =
+        desk.command(&["serve", "--unix", path.to_str().unwrap()]).stdin(Stdio::null()).output().unwrap();
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("somebody listens there already"), "{twice:?}");
+    let said = desk.run(&["call", "all", "demo_echo", "message=through"]);
+    assert_eq!((said.code, said.out.trim()), (0, "through"), "{said:?}");
+
+    serving.child.kill().unwrap();
+    serving.child.wait().unwrap();
+    assert!(path.exists(), "one that is killed leaves its socket behind");
+    let serving = start();
+    let said = desk.run(&["call", "all", "demo_echo", "message=again"]);
+    assert_eq!((said.code, said.out.trim()), (0, "again"), "{said:?}");
+    assert_eq!(serving.stop(), 0);
+    assert!(!path.exists());
+}
+
+#[test]
+fn l30_a_gateway_is_reached_over_a_websocket() {
+    let desk = Desk::new();
+    let serving = Serving::start(&desk);
+    desk.run(&["add", "all", &serving.url.replace("http:", "ws:")]).ok();
+    let said = desk.run(&["call", "all", "demo_echo", "message=through"]);
+    assert_eq!((said.code, said.out.trim()), (0, "through"), "{said:?}");
+    let listed = desk.run(&["servers"]);
+    assert!(listed.out.contains("ws://127.0.0.1"), "{listed:?}");
+    assert_eq!(serving.stop(), 0);
+}
+
+#[test]
 fn gwy_04_an_address_that_others_reach_is_refused_without_keys() {
     let desk = Desk::new();
     let refused = desk.run(&["serve", "--bind", "0.0.0.0", "--port", "0"]);

@@ -295,7 +295,8 @@ impl PinKey {
                 local.all("passthrough", stdio.env_passthrough.iter().map(passed));
                 local.add(&format!("{:?} {:?}", stdio.cwd, stdio.base));
             }
-            Transport::Http(remote) | Transport::Sse(remote) => {
+            Transport::Unix(socket) => common.add(&socket.path.display().to_string()),
+            Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
                 common.add(&remote.url.to_string());
                 common.all("headers", remote.headers.keys().map(String::as_str));
                 local.add(remote.url.expose().as_str());

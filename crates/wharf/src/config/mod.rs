@@ -34,7 +34,7 @@ pub use folders::find_folders;
 pub use layers::{Config, Sources, load};
 pub use policy::{PackageRule, PolicySettings};
 pub use problem::{Place, Problem};
-pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport};
+pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
 pub use trust::{PendingFile, PendingServer, TrustStore};
 
 #[cfg(test)]

@@ -119,28 +119,26 @@ impl Dock {
             time: config.start_timeout,
         };
         match &config.transport {
-            Transport::Stdio(stdio) => self.open_stdio(config, stdio, &intro).await,
+            Transport::Stdio(_) | Transport::Unix(_) | Transport::WebSocket(_) => {
+                self.open_stream(config, &intro).await
+            }
             Transport::Http(remote) => self.open_http(config, remote, &intro).await,
             Transport::Sse(remote) => self.open_sse(config, remote, &intro).await,
         }
     }
 
-    async fn open_stdio(
-        &self,
-        config: &ServerConfig,
-        stdio: &Stdio,
-        intro: &Introduction,
-    ) -> Result<Connection> {
+    /// Connects over one stream of messages in each direction, in the era that the server speaks.
+    async fn open_stream(&self, config: &ServerConfig, intro: &Introduction) -> Result<Connection> {
         let key = era::key(config);
         let known = self.eras.get(&key).filter(|v| v.is_fresh(std::time::SystemTime::now()));
         if known.is_some_and(|v| v.era == Era::Legacy) {
-            match handshake::initialize(self.launch(config, stdio).await?, intro).await {
+            match handshake::initialize(self.wire(config, intro).await?, intro).await {
                 // It may have been updated since: find out anew.
                 Err(Error::Rpc { .. }) => {}
                 opened => return opened,
             }
         }
-        let wire = self.launch(config, stdio).await?;
+        let wire = self.wire(config, intro).await?;
         match handshake::probe(&wire, intro).await? {
             Probe::Modern(info) => {
                 self.eras.put(&key, handshake::verdict(Era::Modern));
@@ -153,11 +151,20 @@ impl Dock {
             Probe::Silent => handshake::initialize(wire, intro).await,
             Probe::Gone => {
                 wire.link.close().await;
-                let connection = handshake::initialize(self.launch(config, stdio).await?, intro).await?;
+                let connection = handshake::initialize(self.wire(config, intro).await?, intro).await?;
                 // It left at the probe and answered the handshake: that is evidence.
                 self.eras.put(&key, handshake::verdict(Era::Legacy));
                 Ok(connection)
             }
+        }
+    }
+
+    async fn wire(&self, config: &ServerConfig, intro: &Introduction) -> Result<Wire> {
+        match &config.transport {
+            Transport::Stdio(stdio) => self.launch(config, stdio).await,
+            Transport::Unix(socket) => self.reach_socket(config, socket).await,
+            Transport::WebSocket(remote) => self.upgrade(config, remote, intro).await,
+            Transport::Http(_) | Transport::Sse(_) => Err(Error::Internal("no stream of messages".into())),
         }
     }
 
@@ -170,10 +177,7 @@ impl Dock {
             program: found.as_deref(),
             host_env: &self.environment,
         })?;
-        for warning in permit.warnings() {
-            let (server, message) = (config.name.clone(), warning.clone());
-            self.events.publish(|| Event::Warning { server, message });
-        }
+        self.warn(config, permit.warnings());
         let inbox = self.inbox(config);
         let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
@@ -193,6 +197,14 @@ impl Dock {
     pub(crate) fn known_era(&self, config: &ServerConfig) -> Option<Era> {
         let known = self.eras.get(&era::key(config));
         known.filter(|verdict| verdict.is_fresh(std::time::SystemTime::now())).map(|verdict| verdict.era)
+    }
+
+    /// Tells what a person should know of a permit.
+    pub(super) fn warn(&self, config: &ServerConfig, warnings: &[String]) {
+        for warning in warnings {
+            let (server, message) = (config.name.clone(), warning.clone());
+            self.events.publish(|| Event::Warning { server, message });
+        }
     }
 
     /// Erases everything secret that a server is given.

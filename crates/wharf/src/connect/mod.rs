@@ -21,8 +21,10 @@ mod program;
 mod sse;
 mod stdio;
 mod timekeeper;
+mod unix;
 mod waiting;
 mod weak;
+mod ws;
 
 pub use berth::{Berth, Dock};
 pub use company::{Companion, Told};

@@ -1,9 +1,10 @@
 //! The host served to others, as one MCP server.
 //!
-//! In: bytes of callers, over HTTP or a pipe, in either era. Out: their answers. Each edge speaks its own era; `desk`
+//! In: bytes of callers, over HTTP, a WebSocket, a Unix socket or a pipe, in either era. Out: their answers. Each edge speaks its own era; `desk`
 //! between them knows neither. Who may call what is `policy`'s to say, and what a server answered is passed on as the
 //! bytes it came in.
 
+mod accept;
 mod asking;
 mod body;
 mod caller;
@@ -20,9 +21,12 @@ mod modern;
 mod parked;
 mod seal;
 mod stdio;
+mod unix;
 mod visit;
+mod websocket;
 
 pub use caller::{Callers, Key};
+pub use unix::UnixDoor;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,7 +86,7 @@ impl Gateway {
         GatewayBuilder { host, name, instructions: None, settings }
     }
 
-    /// Serves callers that connect, until `stop` is ready: then no new call is taken, those under way have a moment to
+    /// Serves callers that connect, by HTTP or WebSocket, until `stop` is ready: then no new call is taken, those under way have a moment to
     /// end, and the rest are cancelled.
     pub async fn serve_http(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
         let at = listener
@@ -92,6 +96,11 @@ impl Gateway {
         self.desk.tend();
         http::serve(self, listener, stop).await;
         Ok(())
+    }
+
+    /// Serves callers of our own user at a Unix socket, until `stop` is ready: then as over HTTP. The socket goes with it.
+    pub async fn serve_unix(&self, door: UnixDoor, stop: impl Future<Output = ()>) {
+        unix::serve(self, door, stop).await;
     }
 
     /// Serves one caller over a pipe, until its input ends.

@@ -14,6 +14,7 @@ mod permit;
 mod remote;
 mod settings;
 mod shape;
+mod socket;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,8 @@ pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
 pub use live::Live;
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
-pub use permit::{CallPermit, ConnectPermit, LaunchPermit};
+pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
+pub use socket::{FoundFile, SocketRequest};
 
 /// The commands that a strict policy lets servers be started with, unless it is told otherwise.
 pub const DEFAULT_COMMANDS: [&str; 18] = [

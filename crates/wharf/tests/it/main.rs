@@ -52,6 +52,7 @@ mod render;
 mod schema;
 mod seeds;
 mod sessions;
+mod sockets;
 mod sse;
 mod subscriptions;
 mod state;
