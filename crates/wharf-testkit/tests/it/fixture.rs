@@ -214,3 +214,38 @@ async fn lists_come_in_pages_if_they_should() {
     let wrong = post(&url, headers, &modern(3, "tools/list", json!({"cursor": "x"}))).await;
     assert!(wrong.contains("-32602"), "{wrong}");
 }
+
+#[tokio::test]
+async fn a_legacy_task_asks_where_its_result_is_asked_for() {
+    let mut server = Piped::start(Kind::LegacyStdio);
+    server.send(&initialize()).await;
+    server.next().await;
+    server.send(&request(2, "tools/call", &json!({"name": "test_tool_with_task"}))).await;
+    assert_eq!(server.next().await["error"]["code"], -32601);
+    server
+        .send(&request(3, "tools/call", &json!({"name": "test_tool_with_task", "task": {"ttl": 60000}})))
+        .await;
+    let mut seen = Vec::new();
+    let task = loop {
+        match server.next().await {
+            message if message["id"] == 3 => break message["result"]["task"]["taskId"].clone(),
+            status => seen.push(status),
+        }
+    };
+    server.send(&request(4, "tasks/result", &json!({"taskId": task}))).await;
+    let answered = loop {
+        match server.next().await {
+            message if message["id"] == 4 => break message,
+            message if message["method"] == "elicitation/create" => {
+                let related = &message["params"]["_meta"]["io.modelcontextprotocol/related-task"];
+                assert_eq!(related["taskId"], task);
+                let result = json!({"action": "accept", "content": {"name": "Ada"}});
+                server.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result})).await;
+            }
+            status => seen.push(status),
+        }
+    };
+    assert_eq!(answered["result"]["content"][0]["text"], "Hello, Ada!");
+    assert!(seen.iter().all(|status| status["method"] == "notifications/tasks/status"), "{seen:?}");
+    assert!(seen.iter().any(|status| status["params"]["status"] == "input_required"), "{seen:?}");
+}
