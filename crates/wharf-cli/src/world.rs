@@ -33,6 +33,8 @@ pub(crate) struct OwnFiles {
     pub(crate) home: PathBuf,
     /// `wharf.toml`.
     pub(crate) config: PathBuf,
+    /// The keys of callers.
+    pub(crate) keys: PathBuf,
     /// Which project files are trusted.
     pub(crate) trust: PathBuf,
     /// What is known of servers' eras.
@@ -118,6 +120,7 @@ impl OwnFiles {
         Some(Self {
             home: folders.home_dir().to_path_buf(),
             config: folders.config_dir().join("wharf/wharf.toml"),
+            keys: folders.config_dir().join("wharf/keys.json"),
             trust: state.join("wharf/trusted.json"),
             eras: folders.cache_dir().join("wharf/eras.json"),
             catalogues: folders.cache_dir().join("wharf/catalogue"),

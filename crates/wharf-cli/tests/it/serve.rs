@@ -10,14 +10,19 @@ use wharf_testkit::rmcp_client::{Wire, list_and_call};
 use crate::desk::{Desk, WHARF};
 
 /// A gateway that listens, ended when the test is.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Serving {
-    fn start(desk: &Desk) -> Self {
-        let mut child = desk.command(&["serve", "--port", "0", "--json"]).spawn().unwrap();
+    pub(crate) fn start(desk: &Desk) -> Self {
+        Self::start_with(desk, &[])
+    }
+
+    pub(crate) fn start_with(desk: &Desk, more: &[&str]) -> Self {
+        let args = [&["serve", "--port", "0", "--json"], more].concat();
+        let mut child = desk.command(&args).spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
@@ -27,7 +32,7 @@ impl Serving {
     }
 
     /// Asks it to stop, and waits until it has.
-    fn stop(mut self) -> i32 {
+    pub(crate) fn stop(mut self) -> i32 {
         #[expect(clippy::disallowed_methods, reason = "a person who presses Ctrl-C")]
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());

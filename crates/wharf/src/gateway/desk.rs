@@ -12,10 +12,12 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::ending::Ending;
+use super::limits::Gate;
 use super::lists::Lists;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
 use super::visit::Visit;
+use crate::config::CallerTable;
 use crate::connect::Progress;
 use crate::error::{Error, Result};
 use crate::host::{CallOptions, Host, Session};
@@ -37,6 +39,10 @@ pub(super) struct Desk {
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
     pub(super) ending: Ending,
+    /// How much callers may ask for.
+    pub(super) gate: Gate,
+    /// What callers are given; `None`: everything.
+    pub(super) callers: Option<CallerTable>,
 }
 
 /// A caller, and what it said of itself: connections to legacy servers are made with exactly that.
@@ -60,7 +66,8 @@ impl Desk {
         let info = Json::of(&json!({ "name": name, "version": version }));
         let (lists, scopes, seal) = (Lists::default(), Mutex::default(), Seal::new()?);
         let (parking, ending) = (Arc::default(), Ending::default());
-        Ok(Self { host, info, instructions, lists, scopes, seal, parking, ending })
+        let (gate, callers) = (Gate::default(), None);
+        Ok(Self { host, info, instructions, lists, scopes, seal, parking, ending, gate, callers })
     }
 
     /// The view of a caller who can be asked nothing.
@@ -91,7 +98,11 @@ impl Desk {
 
     /// A scope of its own, for a conversation.
     pub(super) fn open(&self, caller: &CallerName, asker: impl crate::ask::Asker) -> Result<Session> {
-        self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker).start()
+        let mut scope = self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker);
+        if let Some(callers) = &self.callers {
+            scope = scope.rules(callers.rules_of(caller));
+        }
+        scope.start()
     }
 
     /// What the whole can do, as a server says it.
@@ -109,7 +120,7 @@ impl Desk {
     ) -> Result<Json, RpcError> {
         match method {
             method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
-            method::TOOLS_CALL => call(scope, params, visit).await,
+            method::TOOLS_CALL => call(&self.gate, scope, params, visit).await,
             _ => Err(unknown(method)),
         }
     }
@@ -143,10 +154,12 @@ impl Desk {
     }
 }
 
-async fn call(scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
+async fn call(gate: &Gate, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
     let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
     let [name, arguments] = params.pick(["name", "arguments"]);
     let name: String = name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
+    let server = scope.snapshot().route(&name).map(|route| route.server.clone());
+    let _pass = gate.enter(scope.agent(), server.as_ref()).await?;
     let arguments = arguments.unwrap_or_else(Json::empty_object);
     let mut report = |progress: Progress| visit.line.progress(&progress);
     let relayed = Some(Arc::clone(&visit.relayed));

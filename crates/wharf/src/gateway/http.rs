@@ -26,7 +26,7 @@ use super::websocket::{self, Upgrade};
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
 use crate::names::CallerName;
-use crate::wire::{Message, RpcError, is_batch, parse_message};
+use crate::wire::{Json, Message, RpcError, is_batch, parse_message};
 
 pub(super) const VERSION: &str = "mcp-protocol-version";
 pub(super) const SESSION: &str = "mcp-session-id";
@@ -96,6 +96,9 @@ impl Door {
             Ok(caller) => caller,
             Err(refused) => return unauthorized(refused),
         };
+        if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
+            return body::overloaded(&Json::null(), &overloaded.into());
+        }
         match request.method().clone() {
             Method::GET if websocket::is_asked(request.headers()) => {
                 websocket::agree(&mut request, caller, upgrade)

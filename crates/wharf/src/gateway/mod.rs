@@ -14,6 +14,7 @@ mod ending;
 mod guard;
 mod http;
 mod legacy;
+mod limits;
 mod line;
 mod lists;
 mod mirrored;
@@ -21,6 +22,8 @@ mod modern;
 mod parked;
 mod seal;
 mod stdio;
+#[cfg(test)]
+mod tests;
 mod unix;
 mod visit;
 mod websocket;
@@ -35,10 +38,12 @@ use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
 
+use crate::config::{CallLimits, CallerTable};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::wire::Limits;
 use desk::Desk;
+use limits::Gate;
 
 /// A host that is served to others. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -53,6 +58,8 @@ pub struct GatewayBuilder {
     host: Host,
     name: (String, String),
     instructions: Option<String>,
+    rules: Option<CallerTable>,
+    calls: CallLimits,
     settings: Settings,
 }
 
@@ -83,7 +90,7 @@ impl Gateway {
             drain: Duration::from_secs(10),
         };
         let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
-        GatewayBuilder { host, name, instructions: None, settings }
+        GatewayBuilder { host, name, instructions: None, rules: None, calls: CallLimits::default(), settings }
     }
 
     /// Serves callers that connect, by HTTP or WebSocket, until `stop` is ready: then no new call is taken, those under way have a moment to
@@ -133,6 +140,20 @@ impl GatewayBuilder {
     #[must_use]
     pub fn callers(mut self, callers: Callers) -> Self {
         self.settings.callers = callers;
+        self
+    }
+
+    /// What each caller is given. Defaults to everything for whoever is let in.
+    #[must_use]
+    pub fn rules(mut self, rules: CallerTable) -> Self {
+        self.rules = Some(rules);
+        self
+    }
+
+    /// How much callers may ask for at a time.
+    #[must_use]
+    pub fn limits(mut self, limits: CallLimits) -> Self {
+        self.calls = limits;
         self
     }
 
@@ -187,7 +208,9 @@ impl GatewayBuilder {
 
     /// Makes the gateway. Nothing is listened to yet.
     pub fn build(self) -> Result<Gateway> {
-        let desk = Desk::new(self.host, self.name, self.instructions)?;
+        let mut desk = Desk::new(self.host, self.name, self.instructions)?;
+        desk.callers = self.rules;
+        desk.gate = Gate::new(self.calls);
         Ok(Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) })
     }
 }

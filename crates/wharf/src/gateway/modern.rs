@@ -10,6 +10,7 @@ use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
 use super::guard::single;
 use super::http::VERSION;
+use super::limits;
 use super::line::Line;
 use super::mirrored::{Mirrored, decoded};
 use super::parked::{Inquirer, Running, Step};
@@ -209,6 +210,11 @@ impl Asked {
 }
 
 fn whole(asked: &Asked, result: Result<Json, RpcError>) -> Reply {
+    if let Err(error) = &result
+        && limits::retry_after(error).is_some()
+    {
+        return body::overloaded(&asked.id, error);
+    }
     let status = match &result {
         Err(error) if error.code == code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
         Err(error) if code::is_modern(error.code) => StatusCode::BAD_REQUEST,

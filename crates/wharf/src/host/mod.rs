@@ -321,7 +321,14 @@ impl Host {
         for (server, answer) in answers {
             let name = &server.config.name;
             match answer {
-                Ok(rejected) => listing.rejected.extend(rejected.iter().map(|r| (name.clone(), r.clone()))),
+                Ok(rejected) => {
+                    let given = |r: &Rejected| match ToolName::parse(r.name.raw()) {
+                        Ok(tool) => self.scope.gives(|rules| rules.gives_tool(name, &tool)),
+                        Err(_) => self.scope.gives(|rules| rules.gives_server(name)),
+                    };
+                    let rejected = rejected.iter().filter(|r| given(r));
+                    listing.rejected.extend(rejected.map(|r| (name.clone(), r.clone())));
+                }
                 Err(error) => listing.failed.push((name.clone(), error)),
             }
         }

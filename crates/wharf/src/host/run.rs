@@ -265,7 +265,9 @@ impl Host {
             let policy = self.core.policy.now();
             return self.scope.standing(|standing| policy.admit(standing, None)).unwrap_or(Ok(()));
         }
-        let Some(route) = find(&agent.shared.registry.snapshot()) else { return Ok(()) };
+        let given =
+            |route: &Route| self.scope.gives(|rules| rules.gives_tool(&route.server, &route.tool.name));
+        let Some(route) = find(&agent.shared.registry.snapshot()).filter(given) else { return Ok(()) };
         match self.scope.target(&route)? {
             Target::Server(server) => {
                 let subject = Subject::Server { config: &server.config, identity: &server.identity };

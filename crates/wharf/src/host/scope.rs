@@ -23,7 +23,7 @@ use crate::connect::{Dock, Leaving, Pool};
 use crate::error::{Error, Result};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{Grants, Permission, Standing};
+use crate::policy::{CallerRules, Grants, Permission, Standing};
 use crate::registry::{Owner, Registry, Route, Sees, Source};
 use crate::secret::Redactor;
 use crate::session::{Extensions, Memory, Transaction};
@@ -67,6 +67,8 @@ pub(super) struct Scope {
 pub(super) struct Agent {
     pub(super) owner: Owner,
     pub(super) permission: Option<Permission>,
+    /// What it is given of all there is; `None`: everything.
+    pub(super) rules: Option<Arc<CallerRules>>,
     pub(super) grants: ArcSwap<Grants>,
     /// Held while somebody is asked, so that one answer serves everyone who waits for it.
     pub(super) asking: tokio::sync::Mutex<()>,
@@ -119,16 +121,17 @@ impl Scope {
         shared: &Arc<Self>,
         owner: Owner,
         caller: CallerName,
-        permission: Option<Permission>,
+        (permission, rules): (Option<Permission>, Option<Arc<CallerRules>>),
         asker: Arc<dyn Asker>,
     ) -> Self {
         let peer = Arc::new(HostPeer::new(Arc::clone(&asker), shared.pool.dock().events.clone()));
         let leaving = Leaving::default();
         let dock = Dock { peer: Arc::clone(&peer) as _, leaving, ..Dock::clone(shared.pool.dock()) };
-        let sees = sees(permission);
+        let registry = Registry::above(&shared.registry, owner, sees(permission), rules.clone());
         let agent = Agent {
             owner,
             permission,
+            rules,
             grants: ArcSwap::default(),
             asking: tokio::sync::Mutex::default(),
             gave: Mutex::default(),
@@ -142,7 +145,7 @@ impl Scope {
             lanes: Lanes::new(Arc::clone(shared.lanes.places())),
             store: None,
             peer,
-            registry: Arc::new(Registry::above(&shared.registry, owner, sees)),
+            registry: Arc::new(registry),
             functions: ArcSwap::default(),
             docking: Mutex::default(),
             leaving: Mutex::default(),
@@ -158,7 +161,10 @@ impl Scope {
     /// Every server that this scope may ask, its own first.
     pub(super) fn all_servers(&self) -> Vec<Arc<Server>> {
         match self.sees() {
-            Sees::All if self.open().is_ok() => self.docked(),
+            Sees::All if self.open().is_ok() => {
+                let given = |server: &Arc<Server>| self.gives(|rules| rules.may_give(&server.config.name));
+                self.docked().into_iter().filter(given).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -176,15 +182,35 @@ impl Scope {
 
     /// A server by its name: this scope's own, or a shared one.
     pub(super) fn server(&self, name: &str) -> Result<Arc<Server>> {
-        if let Some(server) = self.known(name) {
+        if let Some(server) = self.known(name).filter(|s| self.gives(|rules| rules.may_give(&s.config.name)))
+        {
             self.admit(&server.config)?;
             usable(&server.config)?;
             return Ok(server);
         }
         self.open()?;
+        Err(self.unknown(name))
+    }
+
+    /// The same for what is no tool: a server that is given whole. Another reads like one that is not there.
+    pub(super) fn whole_server(&self, name: &str) -> Result<Arc<Server>> {
+        let server = self.server(name)?;
+        if self.gives(|rules| rules.gives_server(&server.config.name)) {
+            Ok(server)
+        } else {
+            Err(self.unknown(name))
+        }
+    }
+
+    /// Whether this scope's rules give something, if it has any.
+    pub(super) fn gives(&self, gives: impl FnOnce(&CallerRules) -> bool) -> bool {
+        self.agent.as_ref().and_then(|agent| agent.rules.as_deref()).is_none_or(gives)
+    }
+
+    fn unknown(&self, name: &str) -> Error {
         let known = self.all_servers();
         let hint = did_you_mean(name, known.iter().map(|server| server.config.name.as_str()));
-        Err(Error::UnknownServer { name: name.to_owned(), hint })
+        Error::UnknownServer { name: name.to_owned(), hint }
     }
 
     /// Whether anything may be done here: not in a session that is closed.
@@ -274,7 +300,8 @@ impl Scope {
     pub(super) fn standing<R>(&self, judge: impl FnOnce(&Standing<'_>) -> R) -> Option<R> {
         let agent = self.agent.as_ref()?;
         let grants = agent.grants.load();
-        Some(judge(&Standing { caller: &self.caller, permission: agent.permission, grants: &grants }))
+        let (permission, rules) = (agent.permission, agent.rules.as_deref());
+        Some(judge(&Standing { caller: &self.caller, permission, grants: &grants, rules }))
     }
 
     fn sees(&self) -> Sees {

@@ -5,6 +5,7 @@
 
 pub mod address;
 mod call;
+mod caller;
 mod environment;
 mod launch;
 mod live;
@@ -21,7 +22,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::config::PackageRule;
+pub use crate::config::{CallerRules, PackageRule};
 pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;

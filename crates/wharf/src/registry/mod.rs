@@ -18,6 +18,7 @@ use indexmap::IndexMap;
 use crate::config::ServerConfig;
 use crate::mcp::Tool;
 use crate::names::ServerName;
+use crate::policy::CallerRules;
 
 /// The most tools that are taken from one server.
 pub const TOOLS_MAX: usize = 10_000;
@@ -64,8 +65,10 @@ enum Offer {
 /// own.
 #[derive(Debug)]
 pub struct Registry {
-    rules: NameRules,
+    names: NameRules,
     sees: Sees,
+    /// What the scope is given; `None`: everything it sees.
+    given: Option<Arc<CallerRules>>,
     below: Option<(Owner, Arc<Self>)>,
     /// In the order of the configuration. `None` is a server that offers nothing now but keeps its place.
     offers: Mutex<IndexMap<Key, Option<Offer>>>,
@@ -88,12 +91,13 @@ struct View {
 impl Registry {
     /// An empty registry. `order` is the order of the configuration, in which tools are listed; a server that is not in
     /// it comes after them.
-    pub fn new(rules: NameRules, order: impl IntoIterator<Item = ServerName>) -> Self {
+    pub fn new(names: NameRules, order: impl IntoIterator<Item = ServerName>) -> Self {
         let offers = order.into_iter().map(|name| ((Source::Mcp, name), None)).collect();
         let (sees, below) = (Sees::All, None);
         Self {
-            rules,
+            names,
             sees,
+            given: None,
             below,
             offers: Mutex::new(offers),
             view: ArcSwap::default(),
@@ -101,12 +105,13 @@ impl Registry {
         }
     }
 
-    /// An empty registry of one scope's own on top of the shared one.
-    pub fn above(shared: &Arc<Self>, owner: Owner, sees: Sees) -> Self {
+    /// An empty registry of one scope's own on top of the shared one. What the scope is not given has no name in it.
+    pub fn above(shared: &Arc<Self>, owner: Owner, sees: Sees, given: Option<Arc<CallerRules>>) -> Self {
         let below = Some((owner, Arc::clone(shared)));
         Self {
-            rules: shared.rules,
+            names: shared.names,
             sees,
+            given,
             below,
             offers: Mutex::default(),
             view: ArcSwap::default(),
@@ -187,7 +192,7 @@ impl Registry {
         let view = match &self.below {
             None => {
                 let offers = offers.values().flatten().map(|offer| (None, offer));
-                View { snapshot: Arc::new(Snapshot::build(offers, &self.rules)), below: None }
+                View { snapshot: Arc::new(Snapshot::build(offers, &self.names, None)), below: None }
             }
             // With nothing of its own it sees what everybody sees: the very same snapshot.
             Some((_, shared)) if self.sees == Sees::All && offers.values().flatten().next().is_none() => {
@@ -199,7 +204,7 @@ impl Registry {
                 let own = offers.values().flatten().map(|offer| (Some(*owner), offer));
                 let all = own.chain(below.values().flatten().map(|offer| (None, offer)));
                 let seen = all.filter(|(_, offer)| self.sees.lets(offer));
-                let snapshot = Arc::new(Snapshot::build(seen, &self.rules));
+                let snapshot = Arc::new(Snapshot::build(seen, &self.names, self.given.as_deref()));
                 View { snapshot, below: Some(Arc::clone(&shared.view.load().snapshot)) }
             }
         };

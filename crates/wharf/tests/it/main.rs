@@ -13,6 +13,7 @@ mod calls;
 mod catalog;
 mod codegen;
 mod config;
+mod config_callers;
 mod config_edit;
 mod config_trust;
 mod ensembles;

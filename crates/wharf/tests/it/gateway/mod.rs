@@ -4,8 +4,10 @@
 mod doors;
 mod endings;
 mod faithful;
+mod limits;
 mod pipe;
 mod questions;
+mod rules;
 mod sharing;
 mod tools;
 

@@ -15,7 +15,7 @@ async fn keyed(script: &Puppet, share: Option<Share>) -> Door {
     config.share = share;
     let host = quick().server(config).start().await.unwrap();
     let key = |name: &str| Key::new(CallerName::parse(name).unwrap(), Key::hash(name));
-    let keys = Callers::Keys([key("ann"), key("bob")].into());
+    let keys = Callers::default().keys([key("ann"), key("bob")]);
     open_with(host, |builder| builder.callers(keys)).await
 }
 

@@ -72,7 +72,7 @@ async fn l30_an_upgrade_is_guarded_like_any_request() {
     assert!(works(&mut allowed).await, "the twin: a page that is allowed");
 
     let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
-    let keyed = ws(|b| b.callers(Callers::Keys([key].into()))).await;
+    let keyed = ws(|b| b.callers(Callers::default().keys([key]))).await;
     assert_eq!(knock(&keyed, &[]).await.err(), Some(StatusCode::UNAUTHORIZED));
     let wrong = knock(&keyed, &[("authorization", "Bearer wrong")]).await;
     assert_eq!(wrong.err(), Some(StatusCode::UNAUTHORIZED));
