@@ -11,7 +11,9 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::capabilities::{self, Capabilities};
 use super::lists::Lists;
+use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
 use super::visit::Visit;
@@ -32,6 +34,8 @@ pub(super) struct Desk {
     pub(super) info: Json,
     pub(super) instructions: Option<String>,
     lists: Lists,
+    pub(super) offers: Offers,
+    pub(super) capabilities: Capabilities,
     scopes: Mutex<HashMap<ScopeKey, (Session, Instant)>>,
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
@@ -56,8 +60,17 @@ impl Desk {
         instructions: Option<String>,
     ) -> Result<Self> {
         let info = Json::of(&json!({ "name": name, "version": version }));
-        let (lists, scopes, parking) = (Lists::default(), Mutex::default(), Arc::default());
-        Ok(Self { host, info, instructions, lists, scopes, seal: Seal::new()?, parking })
+        Ok(Self {
+            host,
+            info,
+            instructions,
+            lists: Lists::default(),
+            offers: Offers::default(),
+            capabilities: Capabilities::default(),
+            scopes: Mutex::default(),
+            seal: Seal::new()?,
+            parking: Arc::default(),
+        })
     }
 
     /// The view of a caller who can be asked nothing.
@@ -91,9 +104,9 @@ impl Desk {
         self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker).start()
     }
 
-    /// What the whole can do, as a server says it.
-    pub(super) fn capabilities(&self) -> Json {
-        Json::of(&json!({ "tools": {} }))
+    /// What the whole can do for a caller, as a server says it.
+    pub(super) async fn capabilities(&self, caller: &CallerName) -> Result<Json> {
+        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await))
     }
 
     /// Answers one request.
@@ -107,7 +120,7 @@ impl Desk {
         match method {
             method::TOOLS_LIST => self.lists.tools(&scope.tools().await.snapshot, params),
             method::TOOLS_CALL => call(scope, params, visit).await,
-            _ => Err(unknown(method)),
+            _ => self.offered(scope, method, params, visit).await,
         }
     }
 

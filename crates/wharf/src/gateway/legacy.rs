@@ -72,7 +72,7 @@ impl Sessions {
         if let Message::Request { id, method, params } = &message
             && method == method::INITIALIZE
         {
-            return self.open(&desk, &caller, id, params.as_ref());
+            return self.open(&desk, &caller, id, params.as_ref()).await;
         }
         let talk = match self.find(headers, &caller) {
             Ok(talk) => talk,
@@ -105,13 +105,14 @@ impl Sessions {
         }
     }
 
-    fn open(&self, desk: &Desk, caller: &CallerName, id: &Json, params: Option<&Json>) -> Reply {
+    async fn open(&self, desk: &Desk, caller: &CallerName, id: &Json, params: Option<&Json>) -> Reply {
         let talk = Arc::new(Talk::greet(caller.clone(), params));
         let Some(name) = random_name() else {
             let error = RpcError::new(code::INTERNAL, "no random numbers to be had");
             return body::message(StatusCode::INTERNAL_SERVER_ERROR, response_error(id, &error));
         };
         let Ok(value) = HeaderValue::from_str(&name) else { return body::accepted() };
+        let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
         sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
         if sessions.len() >= MOST {
@@ -119,7 +120,7 @@ impl Sessions {
         }
         sessions.insert(name, Arc::clone(&talk));
         drop(sessions);
-        let mut reply = body::message(StatusCode::OK, response_result(id, &talk.greeting(desk)));
+        let mut reply = body::message(StatusCode::OK, greeting);
         reply.headers_mut().insert(SESSION, value);
         reply
     }
@@ -177,14 +178,18 @@ impl Talk {
     }
 
     /// The answer to `initialize`.
-    pub(super) fn greeting(&self, desk: &Desk) -> Json {
+    pub(super) async fn greeting(&self, desk: &Desk, id: &Json) -> Vec<u8> {
+        let capabilities = match desk.capabilities(&self.caller).await {
+            Ok(capabilities) => capabilities,
+            Err(error) => return response_error(id, &error.into()),
+        };
         let mut result = Members::new();
         result.text("protocolVersion", self.revision.as_str());
-        result.json("capabilities", &desk.capabilities()).json("serverInfo", &desk.info);
+        result.json("capabilities", &capabilities).json("serverInfo", &desk.info);
         if let Some(instructions) = &desk.instructions {
             result.text("instructions", instructions);
         }
-        result.to_json()
+        response_result(id, &result.to_json())
     }
 
     /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
@@ -224,7 +229,7 @@ impl Talk {
             drop(way);
             match result {
                 Ok(result) => response_result(&asked.id, &undressed(&result)),
-                Err(error) => response_error(&asked.id, &in_this_era(error)),
+                Err(error) => response_error(&asked.id, &in_this_era(&asked.method, error)),
             }
         })
     }
@@ -329,8 +334,15 @@ impl Drop for OpenWay {
 }
 
 /// An error in the words of this era. What a modern server calls a missing capability is no code that it knows.
-fn in_this_era(error: RpcError) -> RpcError {
-    if code::is_modern(error.code) { RpcError { code: code::INVALID_REQUEST, ..error } } else { error }
+fn in_this_era(method: &str, error: RpcError) -> RpcError {
+    let names_resource = || error.data.as_ref().is_some_and(|data| data.member("uri").is_some());
+    let code = match error.code {
+        number if code::is_modern(number) => code::INVALID_REQUEST,
+        // In the modern era a resource that is not there is a bad parameter that says which.
+        code::INVALID_PARAMS if method == method::RESOURCES_READ && names_resource() => code::NO_RESOURCE,
+        number => number,
+    };
+    RpcError { code, ..error }
 }
 
 /// A result without the words of the modern era, and without what a server says of itself to us.

@@ -4,20 +4,26 @@
 //! between them knows neither. Who may call what is `policy`'s to say, and what a server answered is passed on as the
 //! bytes it came in.
 
+mod addresses;
 mod asking;
 mod body;
 mod caller;
 mod calls;
+mod capabilities;
 mod desk;
+mod errands;
 mod guard;
 mod http;
 mod legacy;
 mod line;
 mod lists;
 mod modern;
+mod offers;
 mod parked;
 mod seal;
 mod stdio;
+#[cfg(test)]
+mod tests;
 mod visit;
 
 pub use caller::{Callers, Key};

@@ -100,7 +100,7 @@ impl Pipe {
         if asked.method == method::INITIALIZE {
             let talk = Arc::new(Talk::greet(CallerName::local(), asked.params.as_ref()));
             *talk.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
-            let greeting = response_result(&asked.id, &talk.greeting(&desk));
+            let greeting = talk.greeting(&desk, &asked.id).await;
             self.talk = Some(talk);
             self.say(greeting).await;
             return Ok(());
