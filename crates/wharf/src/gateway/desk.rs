@@ -4,6 +4,7 @@
 //! error in the protocol's own codes. Codes that speak of our own hop to a server stay there.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use super::capabilities::{self, Capabilities};
 use super::lists::Lists;
+use super::news::{self, News};
 use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
@@ -36,6 +38,9 @@ pub(super) struct Desk {
     lists: Lists,
     pub(super) offers: Offers,
     pub(super) capabilities: Capabilities,
+    pub(super) news: News,
+    /// Whether somebody looks after it already.
+    tended: AtomicBool,
     scopes: Mutex<HashMap<ScopeKey, (Session, Instant)>>,
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
@@ -67,6 +72,8 @@ impl Desk {
             lists: Lists::default(),
             offers: Offers::default(),
             capabilities: Capabilities::default(),
+            news: News::default(),
+            tended: AtomicBool::new(false),
             scopes: Mutex::default(),
             seal: Seal::new()?,
             parking: Arc::default(),
@@ -124,8 +131,12 @@ impl Desk {
         }
     }
 
-    /// Closes what nobody uses any more, as long as the desk is there.
+    /// Tells news and closes what nobody uses any more, as long as the desk is there.
     pub(super) fn tend(self: &Arc<Self>) {
+        if self.tended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe()));
         let desk = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {

@@ -3,6 +3,7 @@
 //! A request goes on when its caller hangs up: only `notifications/cancelled` ends it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -14,14 +15,16 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::asking::{Asks, Messenger};
-use super::body::{self, Reply, Work};
+use super::body::{self, Reply};
 use super::calls::Calls;
 use super::desk::{Desk, invalid};
 use super::guard::single;
 use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
+use super::reel::{ALWAYS, Reels};
 use super::visit::{self, Said, Visit};
+use super::watching::Watches;
 use crate::host::Session as Scope;
 use crate::mcp::{LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
@@ -35,7 +38,7 @@ pub(super) struct Sessions(Mutex<HashMap<String, Arc<Talk>>>);
 #[derive(Debug)]
 pub(super) struct Talk {
     pub(super) caller: CallerName,
-    revision: Revision,
+    pub(super) revision: Revision,
     /// What the caller answers, as it said.
     capabilities: Json,
     /// From which level on it wants to hear the log.
@@ -46,13 +49,18 @@ pub(super) struct Talk {
     /// The ways that lead to it: those of its requests, by their ids, and one that is always open where there is one.
     open: Mutex<HashMap<Bytes, Line>>,
     pub(super) stream: Mutex<Option<Line>>,
+    /// Streams that it reads over HTTP, and how many there were.
+    pub(super) reels: Reels,
+    pub(super) streams: AtomicU64,
+    /// Resources that it watches.
+    pub(super) watches: Watches,
+    /// Whether it said that it is ready to hear what it did not ask for.
+    pub(super) ready: AtomicBool,
     /// What servers see of it, if they can tell it from others.
     own: OnceLock<Scope>,
     used: Mutex<Instant>,
 }
 
-/// How long the answer may take before it begins as a stream.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Sessions that were not used for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(60 * 60);
 /// How many sessions are kept.
@@ -91,6 +99,19 @@ impl Sessions {
         }
     }
 
+    /// Opens the stream that belongs to no request, or reads one on that broke.
+    pub(super) fn stream(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
+        match self.find(headers, caller) {
+            Ok(talk) => talk.read_on(single(headers, "last-event-id")),
+            Err(refused) => *refused,
+        }
+    }
+
+    /// Ends the streams that belong to no request.
+    pub(super) fn stop(&self) {
+        self.lock().values().for_each(|talk| talk.reels.stop());
+    }
+
     /// Ends a session.
     pub(super) fn end(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
         match self.find(headers, caller) {
@@ -120,6 +141,7 @@ impl Sessions {
         }
         sessions.insert(name, Arc::clone(&talk));
         drop(sessions);
+        desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
         let mut reply = body::message(StatusCode::OK, greeting);
         reply.headers_mut().insert(SESSION, value);
         reply
@@ -172,6 +194,10 @@ impl Talk {
             asks: Asks::default(),
             open: Mutex::default(),
             stream: Mutex::default(),
+            reels: Reels::default(),
+            streams: AtomicU64::new(ALWAYS + 1),
+            watches: Watches::default(),
+            ready: AtomicBool::new(false),
             own: OnceLock::new(),
             used: Mutex::new(Instant::now()),
         }
@@ -190,29 +216,6 @@ impl Talk {
             result.text("instructions", instructions);
         }
         response_result(id, &result.to_json())
-    }
-
-    /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
-    async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Asked) -> Reply {
-        let (line, mut notes) = Line::new();
-        let mut done = self.start(desk, asked, line);
-        let first = tokio::select! {
-            biased;
-            ended = &mut done => return match ended {
-                Ok(message) => body::message(StatusCode::OK, message),
-                // Cancelled: the caller wants no answer, but HTTP must have one.
-                Err(_) => body::accepted(),
-            },
-            note = notes.recv() => note.map(|note| body::first_event(&note)),
-            () = tokio::time::sleep(PATIENCE) => None,
-        };
-        let work: Work = Box::pin(async move {
-            match done.await {
-                Ok(message) => message,
-                Err(_) => std::future::pending().await,
-            }
-        });
-        body::events(first, notes, Some(work))
     }
 
     /// Starts a call that goes on by itself; the receiver fails if it is cancelled.
@@ -239,6 +242,8 @@ impl Talk {
         match asked.method.as_str() {
             method::PING => Ok(Json::empty_object()),
             method::SET_LEVEL => self.set_level(params),
+            method::SUBSCRIBE => self.watch(desk, params).await,
+            method::UNSUBSCRIBE => self.unwatch(params),
             name => {
                 let scope = self.scope(desk)?;
                 let asker = Arc::new(self.messenger(Some(line.clone())));
@@ -251,6 +256,9 @@ impl Talk {
     /// Hears what the caller tells.
     pub(super) fn hear(&self, name: &str, params: Option<&Json>) {
         self.calls.hear(name, params);
+        if name == method::INITIALIZED {
+            self.ready.store(true, Ordering::Relaxed);
+        }
         if let (method::ROOTS_CHANGED, Some(scope)) = (name, self.own.get()) {
             scope.tell_lanes(method::ROOTS_CHANGED);
         }
@@ -264,7 +272,7 @@ impl Talk {
     }
 
     /// What servers see of the caller: with nothing to tell it from others, what they see of everybody.
-    fn scope(self: &Arc<Self>, desk: &Desk) -> Result<Scope, RpcError> {
+    pub(super) fn scope(self: &Arc<Self>, desk: &Desk) -> Result<Scope, RpcError> {
         let plain = self.level().is_none() && visit::for_legacy(&self.capabilities) == Json::empty_object();
         if plain {
             return Ok(desk.scope(&self.caller)?);
@@ -301,12 +309,14 @@ impl Talk {
 
     fn is_fresh(&self) -> bool {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.elapsed() < IDLE || !self.calls.is_empty()
+        used.elapsed() < IDLE || !self.calls.is_empty() || self.reels.is_read()
     }
 
     /// The conversation is over: what it had to itself closes.
     pub(super) fn end(&self) {
         self.calls.cancel_all();
+        self.watches.clear();
+        self.reels.end();
         if let Some(own) = self.own.get().cloned() {
             tokio::spawn(async move { own.close().await });
         }
@@ -367,7 +377,7 @@ fn undressed(result: &Json) -> Json {
 }
 
 /// A name that cannot be guessed.
-fn random_name() -> Option<String> {
+pub(super) fn random_name() -> Option<String> {
     let mut bytes = [0_u8; 16];
     rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

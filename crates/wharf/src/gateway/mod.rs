@@ -13,18 +13,24 @@ mod capabilities;
 mod desk;
 mod errands;
 mod guard;
+mod hearing;
 mod http;
 mod legacy;
 mod line;
+mod listen;
 mod lists;
 mod modern;
+mod news;
 mod offers;
 mod parked;
+mod reel;
 mod seal;
+mod sse;
 mod stdio;
 #[cfg(test)]
 mod tests;
 mod visit;
+mod watching;
 
 pub use caller::{Callers, Key};
 

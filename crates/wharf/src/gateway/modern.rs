@@ -52,7 +52,14 @@ impl Asked {
         });
         let first = tokio::select! {
             biased;
-            (asked, result) = &mut work => return whole(&asked, result),
+            (asked, result) = &mut work => match notes.try_recv() {
+                Err(_) => return whole(&asked, result),
+                // What was said on the way comes first, however soon the end came.
+                Ok(note) => {
+                    let last: Work = Box::pin(std::future::ready(asked.written(result)));
+                    return body::events(Some(body::first_event(&note)), notes, Some(last));
+                }
+            },
             note = notes.recv() => note.map(|note| body::first_event(&note)),
             () = tokio::time::sleep(PATIENCE) => None,
         };
@@ -105,6 +112,7 @@ impl Asked {
             method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ => {
                 self.errand(desk, caller, line).await?
             }
+            method::LISTEN => self.listen(desk, caller, line).await?,
             // Words of the legacy era: here they mean nothing, whatever the other edge makes of them.
             method::INITIALIZE
             | method::PING

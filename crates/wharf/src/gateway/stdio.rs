@@ -25,9 +25,8 @@ pub(super) async fn serve(
     mut input: impl AsyncBufRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> Result<()> {
-    let (out, messages) = mpsc::channel(WAITING);
+    let (mut pipe, messages) = Pipe::open(gateway, CallerName::local());
     let writer = tokio::spawn(write(output, messages));
-    let mut pipe = Pipe { gateway: gateway.clone(), talk: None, modern: Arc::default(), out };
     let limit = gateway.settings.limits.line as u64;
     let mut line = Vec::new();
     loop {
@@ -49,8 +48,10 @@ pub(super) async fn serve(
 }
 
 /// A caller at the other end of a pipe.
-struct Pipe {
+#[derive(Debug)]
+pub(super) struct Pipe {
     gateway: Gateway,
+    caller: CallerName,
     /// Since the caller shook hands.
     talk: Option<Arc<Talk>>,
     /// For requests that stand alone: only what is under way is kept of them.
@@ -59,7 +60,14 @@ struct Pipe {
 }
 
 impl Pipe {
-    async fn take(&mut self, frame: Bytes) -> Result<()> {
+    /// A conversation, and what is to be written to the caller.
+    pub(super) fn open(gateway: &Gateway, caller: CallerName) -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (out, messages) = mpsc::channel(WAITING);
+        (Self { gateway: gateway.clone(), caller, talk: None, modern: Arc::default(), out }, messages)
+    }
+
+    /// Takes one message.
+    pub(super) async fn take(&mut self, frame: Bytes) -> Result<()> {
         if frame.is_empty() {
             return Ok(());
         }
@@ -90,16 +98,15 @@ impl Pipe {
         let desk = Arc::clone(&self.gateway.desk);
         let line = Line::over(self.out.clone());
         if asked.is_modern() {
-            let id = asked.id.clone();
-            let done = self
-                .modern
-                .start(&id, async move { asked.over_pipe(&desk, &CallerName::local(), &line).await });
+            let (id, caller) = (asked.id.clone(), self.caller.clone());
+            let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &caller, &line).await });
             tokio::spawn(forward(done, self.out.clone()));
             return Ok(());
         }
         if asked.method == method::INITIALIZE {
-            let talk = Arc::new(Talk::greet(CallerName::local(), asked.params.as_ref()));
+            let talk = Arc::new(Talk::greet(self.caller.clone(), asked.params.as_ref()));
             *talk.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+            desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
             let greeting = talk.greeting(&desk, &asked.id).await;
             self.talk = Some(talk);
             self.say(greeting).await;
@@ -119,7 +126,8 @@ impl Pipe {
         Ok(())
     }
 
-    fn finish(&self) {
+    /// The caller is gone: what is under way ends.
+    pub(super) fn finish(&self) {
         self.modern.cancel_all();
         if let Some(talk) = &self.talk {
             talk.end();
