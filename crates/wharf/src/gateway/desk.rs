@@ -4,6 +4,7 @@
 //! error in the protocol's own codes. Codes that speak of our own hop to a server stay there.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +12,12 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::capabilities::{self, Capabilities};
 use super::ending::Ending;
 use super::limits::Gate;
 use super::lists::Lists;
+use super::news::{self, News};
+use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
 use super::visit::Visit;
@@ -35,6 +39,11 @@ pub(super) struct Desk {
     pub(super) info: Json,
     pub(super) instructions: Option<String>,
     lists: Lists,
+    pub(super) offers: Offers,
+    pub(super) capabilities: Capabilities,
+    pub(super) news: News,
+    /// Whether somebody looks after it already.
+    tended: AtomicBool,
     scopes: Mutex<HashMap<ScopeKey, (Session, Instant)>>,
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
@@ -64,10 +73,22 @@ impl Desk {
         instructions: Option<String>,
     ) -> Result<Self> {
         let info = Json::of(&json!({ "name": name, "version": version }));
-        let (lists, scopes, seal) = (Lists::default(), Mutex::default(), Seal::new()?);
-        let (parking, ending) = (Arc::default(), Ending::default());
-        let (gate, callers) = (Gate::default(), None);
-        Ok(Self { host, info, instructions, lists, scopes, seal, parking, ending, gate, callers })
+        Ok(Self {
+            host,
+            info,
+            instructions,
+            lists: Lists::default(),
+            offers: Offers::default(),
+            capabilities: Capabilities::default(),
+            news: News::default(),
+            tended: AtomicBool::new(false),
+            scopes: Mutex::default(),
+            seal: Seal::new()?,
+            parking: Arc::default(),
+            ending: Ending::default(),
+            gate: Gate::default(),
+            callers: None,
+        })
     }
 
     /// The view of a caller who can be asked nothing.
@@ -105,9 +126,9 @@ impl Desk {
         scope.start()
     }
 
-    /// What the whole can do, as a server says it.
-    pub(super) fn capabilities(&self) -> Json {
-        Json::of(&json!({ "tools": {} }))
+    /// What the whole can do for a caller, as a server says it.
+    pub(super) async fn capabilities(&self, caller: &CallerName) -> Result<Json> {
+        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await))
     }
 
     /// Answers one request.
@@ -121,12 +142,16 @@ impl Desk {
         match method {
             method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
             method::TOOLS_CALL => call(&self.gate, scope, params, visit).await,
-            _ => Err(unknown(method)),
+            _ => self.offered(scope, method, params, visit).await,
         }
     }
 
-    /// Closes what nobody uses any more, as long as the desk is there.
+    /// Tells news and closes what nobody uses any more, as long as the desk is there.
     pub(super) fn tend(self: &Arc<Self>) {
+        if self.tended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe()));
         let desk = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {

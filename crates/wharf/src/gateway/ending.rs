@@ -1,36 +1,24 @@
-//! The end of a gateway, in two steps: first streams end and calls may, then calls must.
+//! The end of a gateway: calls may end by themselves for a while, and then they must.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
 use crate::mcp::code;
 use crate::wire::{Json, RpcError};
 
-/// How far the end has come. Whoever waits costs nothing until then.
+/// Whether the end has come. Whoever waits for it costs nothing until then.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
-    step: AtomicU8,
+    over: AtomicBool,
     changed: Notify,
 }
 
-const STOPPING: u8 = 1;
-const OVER: u8 = 2;
-
 impl Ending {
-    /// Nothing new is begun, and what would never end by itself ends now.
-    pub(super) fn stop(&self) {
-        self.reach(STOPPING);
-    }
-
     /// Whatever is still under way is given up.
     pub(super) fn end(&self) {
-        self.reach(OVER);
-    }
-
-    /// Waits until streams end.
-    pub(super) async fn until_stopping(&self) {
-        self.until(STOPPING).await;
+        self.over.store(true, Ordering::Release);
+        self.changed.notify_waiters();
     }
 
     /// Does some work, unless the end comes first.
@@ -41,19 +29,14 @@ impl Ending {
         tokio::select! {
             biased;
             done = work => done,
-            () = self.until(OVER) => Err(over()),
+            () = self.until_over() => Err(over()),
         }
     }
 
-    fn reach(&self, step: u8) {
-        self.step.fetch_max(step, Ordering::AcqRel);
-        self.changed.notify_waiters();
-    }
-
-    async fn until(&self, step: u8) {
+    async fn until_over(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.step.load(Ordering::Acquire) >= step {
+            if self.over.load(Ordering::Acquire) {
                 return;
             }
             changed.await;

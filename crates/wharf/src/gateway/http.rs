@@ -22,6 +22,7 @@ use super::caller::Refused;
 use super::guard::{self, single};
 use super::legacy::Sessions;
 use super::modern::Asked;
+use super::sse::Streams;
 use super::websocket::{self, Upgrade};
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
@@ -38,7 +39,16 @@ const HEAD: usize = 32 * 1024;
 
 /// Serves until told to stop, then lets what is under way end.
 pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
-    let door = Arc::new(Door { gateway: gateway.clone(), sessions: Arc::default() });
+    let (leaving, stopped) = watch::channel(false);
+    let (sessions, streams) = (Arc::default(), Arc::default());
+    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, stopped });
+    let stop = async {
+        stop.await;
+        // Streams that nothing is under way on would never end by themselves.
+        let _ = leaving.send(true);
+        gateway.desk.news.stop();
+        door.sessions.stop();
+    };
     let converse = |stream, closed| converse(stream, Arc::clone(&door), closed);
     accept::receive(listener, gateway, stop, converse).await;
 }
@@ -47,6 +57,9 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl F
 struct Door {
     gateway: Gateway,
     sessions: Arc<Sessions>,
+    /// Those of the oldest callers.
+    streams: Arc<Streams>,
+    stopped: watch::Receiver<bool>,
 }
 
 async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receiver<bool>) {
@@ -89,7 +102,7 @@ impl Door {
         match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/healthz") => return body::plain(StatusCode::OK, "ok"),
             (_, "/healthz") => return body::not_allowed("GET, HEAD"),
-            (_, "/mcp") => {}
+            (_, "/mcp" | "/sse" | "/messages") => {}
             _ => return body::plain(StatusCode::NOT_FOUND, "the gateway is at /mcp"),
         }
         let caller = match settings.callers.admit(request.headers()) {
@@ -99,13 +112,35 @@ impl Door {
         if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
             return body::overloaded(&Json::null(), &overloaded.into());
         }
-        match request.method().clone() {
-            Method::GET if websocket::is_asked(request.headers()) => {
+        let is_legacy = !is_modern(request.headers());
+        match (request.uri().path(), request.method().clone()) {
+            ("/sse", Method::GET) => self.streams.open(&self.gateway, caller, self.stopped.clone()),
+            ("/sse", _) => body::not_allowed("GET"),
+            ("/messages", Method::POST) => self.post_to_stream(request, &caller).await,
+            ("/messages", _) => body::not_allowed("POST"),
+            (_, Method::GET) if websocket::is_asked(request.headers()) => {
                 websocket::agree(&mut request, caller, upgrade)
             }
-            Method::POST => self.post(request, caller).await,
-            Method::DELETE if !is_modern(request.headers()) => self.sessions.end(request.headers(), &caller),
-            _ => body::not_allowed("POST, DELETE"),
+            (_, Method::POST) => self.post(request, caller).await,
+            (_, Method::GET) if is_legacy && !accepts_events(request.headers()) => {
+                body::plain(StatusCode::NOT_ACCEPTABLE, "accept text/event-stream")
+            }
+            (_, Method::GET) if is_legacy => self.sessions.stream(request.headers(), &caller),
+            (_, Method::DELETE) if is_legacy => self.sessions.end(request.headers(), &caller),
+            (_, _) if is_legacy => body::not_allowed("GET, POST, DELETE"),
+            _ => body::not_allowed("POST"),
+        }
+    }
+
+    /// A message for a stream, which is also where the answer goes.
+    async fn post_to_stream(&self, request: Request<Incoming>, caller: &CallerName) -> Reply {
+        if !is_json(request.headers()) {
+            return body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json");
+        }
+        let query = request.uri().query().map(str::to_owned);
+        match collect(request, &self.gateway.settings).await {
+            Ok(frame) => self.streams.take(query.as_deref(), caller, frame).await,
+            Err(refused) => *refused,
         }
     }
 
@@ -193,9 +228,17 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn accepts_both(headers: &HeaderMap) -> bool {
+    accepts(headers, &["application/json", "application/*"]) && accepts_events(headers)
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    accepts(headers, &["text/event-stream", "text/*"])
+}
+
+/// Whether one of these kinds is accepted. Who says nothing accepts anything.
+fn accepts(headers: &HeaderMap, kinds: &[&str]) -> bool {
     let Some(accept) = single(headers, "accept") else { return !headers.contains_key("accept") };
     let accept = accept.to_ascii_lowercase();
-    let has = |kind: &str| accept.split(',').any(|a| a.split(';').next().is_some_and(|a| a.trim() == kind));
-    has("*/*")
-        || ((has("application/json") || has("application/*")) && (has("text/event-stream") || has("text/*")))
+    let mut accepted = accept.split(',').filter_map(|kind| kind.split(';').next()).map(str::trim);
+    accepted.any(|kind| kind == "*/*" || kinds.contains(&kind))
 }

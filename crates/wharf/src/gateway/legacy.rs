@@ -3,6 +3,7 @@
 //! A request goes on when its caller hangs up: only `notifications/cancelled` ends it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -14,14 +15,16 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::asking::{Asks, Messenger};
-use super::body::{self, Reply, Work};
+use super::body::{self, Reply};
 use super::calls::Calls;
 use super::desk::{Desk, invalid};
 use super::guard::single;
 use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
+use super::reel::{ALWAYS, Reels};
 use super::visit::{self, Said, Visit};
+use super::watching::Watches;
 use crate::host::Session as Scope;
 use crate::mcp::{LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
@@ -35,7 +38,7 @@ pub(super) struct Sessions(Mutex<HashMap<String, Arc<Talk>>>);
 #[derive(Debug)]
 pub(super) struct Talk {
     pub(super) caller: CallerName,
-    revision: Revision,
+    pub(super) revision: Revision,
     /// What the caller answers, as it said.
     capabilities: Json,
     /// From which level on it wants to hear the log.
@@ -46,13 +49,18 @@ pub(super) struct Talk {
     /// The ways that lead to it: those of its requests, by their ids, and one that is always open where there is one.
     open: Mutex<HashMap<Bytes, Line>>,
     pub(super) stream: Mutex<Option<Line>>,
+    /// Streams that it reads over HTTP, and how many there were.
+    pub(super) reels: Reels,
+    pub(super) streams: AtomicU64,
+    /// Resources that it watches.
+    pub(super) watches: Watches,
+    /// Whether it said that it is ready to hear what it did not ask for.
+    pub(super) ready: AtomicBool,
     /// What servers see of it, if they can tell it from others.
     own: OnceLock<Scope>,
     used: Mutex<Instant>,
 }
 
-/// How long the answer may take before it begins as a stream.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Sessions that were not used for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(60 * 60);
 /// How many sessions are kept.
@@ -72,7 +80,7 @@ impl Sessions {
         if let Message::Request { id, method, params } = &message
             && method == method::INITIALIZE
         {
-            return self.open(&desk, &caller, id, params.as_ref());
+            return self.open(&desk, &caller, id, params.as_ref()).await;
         }
         let talk = match self.find(headers, &caller) {
             Ok(talk) => talk,
@@ -91,6 +99,19 @@ impl Sessions {
         }
     }
 
+    /// Opens the stream that belongs to no request, or reads one on that broke.
+    pub(super) fn stream(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
+        match self.find(headers, caller) {
+            Ok(talk) => talk.read_on(single(headers, "last-event-id")),
+            Err(refused) => *refused,
+        }
+    }
+
+    /// Ends the streams that belong to no request.
+    pub(super) fn stop(&self) {
+        self.lock().values().for_each(|talk| talk.reels.stop());
+    }
+
     /// Ends a session.
     pub(super) fn end(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
         match self.find(headers, caller) {
@@ -105,13 +126,14 @@ impl Sessions {
         }
     }
 
-    fn open(&self, desk: &Desk, caller: &CallerName, id: &Json, params: Option<&Json>) -> Reply {
+    async fn open(&self, desk: &Desk, caller: &CallerName, id: &Json, params: Option<&Json>) -> Reply {
         let talk = Arc::new(Talk::greet(caller.clone(), params));
         let Some(name) = random_name() else {
             let error = RpcError::new(code::INTERNAL, "no random numbers to be had");
             return body::message(StatusCode::INTERNAL_SERVER_ERROR, response_error(id, &error));
         };
         let Ok(value) = HeaderValue::from_str(&name) else { return body::accepted() };
+        let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
         sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
         if sessions.len() >= MOST {
@@ -119,7 +141,8 @@ impl Sessions {
         }
         sessions.insert(name, Arc::clone(&talk));
         drop(sessions);
-        let mut reply = body::message(StatusCode::OK, response_result(id, &talk.greeting(desk)));
+        desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
+        let mut reply = body::message(StatusCode::OK, greeting);
         reply.headers_mut().insert(SESSION, value);
         reply
     }
@@ -171,43 +194,28 @@ impl Talk {
             asks: Asks::default(),
             open: Mutex::default(),
             stream: Mutex::default(),
+            reels: Reels::default(),
+            streams: AtomicU64::new(ALWAYS + 1),
+            watches: Watches::default(),
+            ready: AtomicBool::new(false),
             own: OnceLock::new(),
             used: Mutex::new(Instant::now()),
         }
     }
 
     /// The answer to `initialize`.
-    pub(super) fn greeting(&self, desk: &Desk) -> Json {
+    pub(super) async fn greeting(&self, desk: &Desk, id: &Json) -> Vec<u8> {
+        let capabilities = match desk.capabilities(&self.caller).await {
+            Ok(capabilities) => capabilities,
+            Err(error) => return response_error(id, &error.into()),
+        };
         let mut result = Members::new();
         result.text("protocolVersion", self.revision.as_str());
-        result.json("capabilities", &desk.capabilities()).json("serverInfo", &desk.info);
+        result.json("capabilities", &capabilities).json("serverInfo", &desk.info);
         if let Some(instructions) = &desk.instructions {
             result.text("instructions", instructions);
         }
-        result.to_json()
-    }
-
-    /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
-    async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Asked) -> Reply {
-        let (line, mut notes) = Line::new();
-        let mut done = self.start(desk, asked, line);
-        let first = tokio::select! {
-            biased;
-            ended = &mut done => return match ended {
-                Ok(message) => body::message(StatusCode::OK, message),
-                // Cancelled: the caller wants no answer, but HTTP must have one.
-                Err(_) => body::accepted(),
-            },
-            note = notes.recv() => note.map(|note| body::first_event(&note)),
-            () = tokio::time::sleep(PATIENCE) => None,
-        };
-        let work: Work = Box::pin(async move {
-            match done.await {
-                Ok(message) => message,
-                Err(_) => std::future::pending().await,
-            }
-        });
-        body::events(first, notes, Some(work))
+        response_result(id, &result.to_json())
     }
 
     /// Starts a call that goes on by itself; the receiver fails if it is cancelled.
@@ -224,7 +232,7 @@ impl Talk {
             drop(way);
             match result {
                 Ok(result) => response_result(&asked.id, &undressed(&result)),
-                Err(error) => response_error(&asked.id, &in_this_era(error)),
+                Err(error) => response_error(&asked.id, &in_this_era(&asked.method, error)),
             }
         })
     }
@@ -234,6 +242,8 @@ impl Talk {
         match asked.method.as_str() {
             method::PING => Ok(Json::empty_object()),
             method::SET_LEVEL => self.set_level(params),
+            method::SUBSCRIBE => self.watch(desk, params).await,
+            method::UNSUBSCRIBE => self.unwatch(params),
             name => {
                 let scope = self.scope(desk)?;
                 let asker = Arc::new(self.messenger(Some(line.clone())));
@@ -246,6 +256,9 @@ impl Talk {
     /// Hears what the caller tells.
     pub(super) fn hear(&self, name: &str, params: Option<&Json>) {
         self.calls.hear(name, params);
+        if name == method::INITIALIZED {
+            self.ready.store(true, Ordering::Relaxed);
+        }
         if let (method::ROOTS_CHANGED, Some(scope)) = (name, self.own.get()) {
             scope.tell_lanes(method::ROOTS_CHANGED);
         }
@@ -259,7 +272,7 @@ impl Talk {
     }
 
     /// What servers see of the caller: with nothing to tell it from others, what they see of everybody.
-    fn scope(self: &Arc<Self>, desk: &Desk) -> Result<Scope, RpcError> {
+    pub(super) fn scope(self: &Arc<Self>, desk: &Desk) -> Result<Scope, RpcError> {
         let plain = self.level().is_none() && visit::for_legacy(&self.capabilities) == Json::empty_object();
         if plain {
             return Ok(desk.scope(&self.caller)?);
@@ -296,12 +309,14 @@ impl Talk {
 
     fn is_fresh(&self) -> bool {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.elapsed() < IDLE || !self.calls.is_empty()
+        used.elapsed() < IDLE || !self.calls.is_empty() || self.reels.is_read()
     }
 
     /// The conversation is over: what it had to itself closes.
     pub(super) fn end(&self) {
         self.calls.cancel_all();
+        self.watches.clear();
+        self.reels.end();
         if let Some(own) = self.own.get().cloned() {
             tokio::spawn(async move { own.close().await });
         }
@@ -329,8 +344,15 @@ impl Drop for OpenWay {
 }
 
 /// An error in the words of this era. What a modern server calls a missing capability is no code that it knows.
-fn in_this_era(error: RpcError) -> RpcError {
-    if code::is_modern(error.code) { RpcError { code: code::INVALID_REQUEST, ..error } } else { error }
+fn in_this_era(method: &str, error: RpcError) -> RpcError {
+    let names_resource = || error.data.as_ref().is_some_and(|data| data.member("uri").is_some());
+    let code = match error.code {
+        number if code::is_modern(number) => code::INVALID_REQUEST,
+        // In the modern era a resource that is not there is a bad parameter that says which.
+        code::INVALID_PARAMS if method == method::RESOURCES_READ && names_resource() => code::NO_RESOURCE,
+        number => number,
+    };
+    RpcError { code, ..error }
 }
 
 /// A result without the words of the modern era, and without what a server says of itself to us.
@@ -355,7 +377,7 @@ fn undressed(result: &Json) -> Json {
 }
 
 /// A name that cannot be guessed.
-fn random_name() -> Option<String> {
+pub(super) fn random_name() -> Option<String> {
     let mut bytes = [0_u8; 16];
     rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
+use super::reel::Reel;
 use crate::connect::Progress;
 use crate::mcp::{LogLevel, method};
 use crate::wire::{Json, Members, notification};
@@ -14,9 +15,17 @@ pub(super) struct Line(Arc<Mutex<Way>>);
 
 #[derive(Debug)]
 struct Way {
-    notes: mpsc::Sender<Vec<u8>>,
+    notes: Notes,
     /// The token under which the caller wants to hear of progress.
     token: Option<Json>,
+}
+
+/// Where messages go.
+#[derive(Clone, Debug)]
+enum Notes {
+    Channel(mpsc::Sender<Vec<u8>>),
+    /// To a stream that can be read on after a break.
+    Reel(Arc<Reel>),
 }
 
 /// How many messages may wait for a slow caller.
@@ -33,6 +42,15 @@ impl Line {
 
     /// Over a channel that others use too.
     pub(super) fn over(notes: mpsc::Sender<Vec<u8>>) -> Self {
+        Self::of(Notes::Channel(notes))
+    }
+
+    /// Over a stream that can be read on after a break.
+    pub(super) fn through(reel: Arc<Reel>) -> Self {
+        Self::of(Notes::Reel(reel))
+    }
+
+    fn of(notes: Notes) -> Self {
         Self(Arc::new(Mutex::new(Way { notes, token: None })))
     }
 
@@ -53,7 +71,20 @@ impl Line {
     /// Says something. A caller that does not read misses some of it; an answer is never held up. False if nobody
     /// reads any more.
     pub(super) fn say(&self, message: Vec<u8>) -> bool {
-        !matches!(self.lock().notes.try_send(message), Err(mpsc::error::TrySendError::Closed(_)))
+        match &self.lock().notes {
+            Notes::Channel(notes) => {
+                !matches!(notes.try_send(message), Err(mpsc::error::TrySendError::Closed(_)))
+            }
+            Notes::Reel(reel) => reel.say(&message),
+        }
+    }
+
+    /// Says something that must be heard now, or not at all. False if nobody reads.
+    pub(super) fn ask(&self, message: &[u8]) -> bool {
+        match &self.lock().notes {
+            Notes::Channel(notes) => notes.try_send(message.to_vec()).is_ok(),
+            Notes::Reel(reel) => reel.say_now(message),
+        }
     }
 
     /// Passes progress on under the token that the caller gave.

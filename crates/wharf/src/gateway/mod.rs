@@ -5,27 +5,37 @@
 //! bytes it came in.
 
 mod accept;
+mod addresses;
 mod asking;
 mod body;
 mod caller;
 mod calls;
+mod capabilities;
 mod desk;
 mod ending;
+mod errands;
 mod guard;
+mod hearing;
 mod http;
 mod legacy;
 mod limits;
 mod line;
+mod listen;
 mod lists;
 mod mirrored;
 mod modern;
+mod news;
+mod offers;
 mod parked;
+mod reel;
 mod seal;
+mod sse;
 mod stdio;
 #[cfg(test)]
 mod tests;
 mod unix;
 mod visit;
+mod watching;
 mod websocket;
 
 pub use caller::{Callers, Key};

@@ -54,7 +54,14 @@ impl Asked {
         });
         let first = tokio::select! {
             biased;
-            (asked, result) = &mut work => return whole(&asked, result),
+            (asked, result) = &mut work => match notes.try_recv() {
+                Err(_) => return whole(&asked, result),
+                // What was said on the way comes first, however soon the end came.
+                Ok(note) => {
+                    let last: Work = Box::pin(std::future::ready(asked.written(result)));
+                    return body::events(Some(body::first_event(&note)), notes, Some(last));
+                }
+            },
             note = notes.recv() => note.map(|note| body::first_event(&note)),
             () = tokio::time::sleep(PATIENCE) => None,
         };
@@ -77,8 +84,22 @@ impl Asked {
     fn written(&self, result: Result<Json, RpcError>) -> Vec<u8> {
         match result {
             Ok(result) => response_result(&self.id, &result),
-            Err(error) => response_error(&self.id, &error),
+            Err(error) => response_error(&self.id, &self.in_this_era(error)),
         }
+    }
+
+    /// An error in the words of this era, which has one code less: a resource that is not there is a bad parameter.
+    fn in_this_era(&self, error: RpcError) -> RpcError {
+        if error.code != code::NO_RESOURCE {
+            return error;
+        }
+        let uri = self.params.as_ref().and_then(|params| params.member("uri"));
+        let named = uri.map(|uri| {
+            let mut data = Members::new();
+            data.json("uri", &uri);
+            data.to_json()
+        });
+        RpcError { code: code::INVALID_PARAMS, data: error.data.or(named), ..error }
     }
 
     async fn result(
@@ -96,10 +117,13 @@ impl Asked {
             name => name.ends_with("/list").then_some(LIST_TTL_MS),
         };
         let result = match self.method.as_str() {
-            method::DISCOVER => return Ok(dressed(&discovered(desk), desk, Some(LIST_TTL_MS))),
+            method::DISCOVER => {
+                return Ok(dressed(&discovered(desk, caller).await?, desk, Some(LIST_TTL_MS)));
+            }
             method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ => {
                 self.errand(desk, caller, line).await?
             }
+            method::LISTEN => self.listen(desk, caller, line).await?,
             // Words of the legacy era: here they mean nothing, whatever the other edge makes of them.
             method::INITIALIZE
             | method::PING
@@ -107,7 +131,9 @@ impl Asked {
             | method::SUBSCRIBE
             | method::UNSUBSCRIBE => return Err(unknown(&self.method)),
             name => {
-                let said = Said::read(self.params.as_ref());
+                // Nobody is asked anything on the way to these: they need no capabilities.
+                let mut said = Said::read(self.params.as_ref());
+                said.capabilities = Some(Json::empty_object());
                 let scope = desk.scope(caller)?;
                 let nobody = Arc::new(Inquirer::absent(Json::empty_object()));
                 let visit = Visit::modern(said, line.clone(), nobody);
@@ -223,14 +249,14 @@ fn whole(asked: &Asked, result: Result<Json, RpcError>) -> Reply {
     body::message(status, asked.written(result))
 }
 
-fn discovered(desk: &Desk) -> Json {
+async fn discovered(desk: &Desk, caller: &CallerName) -> Result<Json, RpcError> {
     let mut result = Members::new();
     result.json("supportedVersions", &Json::of(&[Revision::NEWEST_MODERN.as_str()]));
-    result.json("capabilities", &desk.capabilities());
+    result.json("capabilities", &desk.capabilities(caller).await?);
     if let Some(instructions) = &desk.instructions {
         result.text("instructions", instructions);
     }
-    result.to_json()
+    Ok(result.to_json())
 }
 
 /// A result as this era wants it: it says what kind of result it is, who gave it, and how long it may be kept. What a

@@ -70,6 +70,7 @@ pub(super) async fn serve_until(
 }
 
 /// A caller at the other end of a pipe.
+#[derive(Debug)]
 pub(super) struct Pipe {
     gateway: Gateway,
     caller: CallerName,
@@ -119,8 +120,7 @@ impl Pipe {
         let desk = Arc::clone(&self.gateway.desk);
         let line = Line::over(self.out.clone());
         if asked.is_modern() {
-            let id = asked.id.clone();
-            let caller = self.caller.clone();
+            let (id, caller) = (asked.id.clone(), self.caller.clone());
             let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &caller, &line).await });
             tokio::spawn(forward(done, self.out.clone()));
             return Ok(());
@@ -128,7 +128,8 @@ impl Pipe {
         if asked.method == method::INITIALIZE {
             let talk = Arc::new(Talk::greet(self.caller.clone(), asked.params.as_ref()));
             *talk.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
-            let greeting = response_result(&asked.id, &talk.greeting(&desk));
+            desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
+            let greeting = talk.greeting(&desk, &asked.id).await;
             self.talk = Some(talk);
             self.say(greeting).await;
             return Ok(());
@@ -145,6 +146,14 @@ impl Pipe {
         let done = talk.start(desk, asked, line);
         tokio::spawn(forward(done, self.out.clone()));
         Ok(())
+    }
+
+    /// The caller is gone: what is under way ends.
+    pub(super) fn finish(&self) {
+        self.modern.cancel_all();
+        if let Some(talk) = &self.talk {
+            talk.end();
+        }
     }
 
     /// Ends it. Calls under way may end first, for so long; `written` ends when everything they said was written.

@@ -5,6 +5,7 @@
 
 mod builder;
 mod context;
+mod declared;
 mod docking;
 mod duty;
 mod ensemble;
@@ -29,6 +30,7 @@ mod turn;
 
 pub use builder::HostBuilder;
 pub use context::Context;
+pub(crate) use declared::Declared;
 pub use ensemble::{Callable, Ensemble};
 pub use health::Health;
 pub use load::{Load, LoadAll};

@@ -119,6 +119,11 @@ impl Registry {
         }
     }
 
+    /// How public names are made here.
+    pub fn rules(&self) -> NameRules {
+        self.names
+    }
+
     /// Puts what a server offers in the place of what it offered before. With the same configuration and fingerprint
     /// nothing changes.
     pub fn replace(&self, offered: ServerTools) -> Arc<Snapshot> {

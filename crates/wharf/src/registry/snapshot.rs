@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::names::Claimant;
+use super::names::{Claimant, is_reserved};
 use super::{NameRules, Offer, Owner, RESERVED_PREFIX, ServerTools, TOOLS_MAX};
 use crate::error::Error;
 use crate::mcp::Tool;
@@ -151,7 +151,7 @@ impl Snapshot {
         let Some(public) = public else {
             return self.skip(server, tool, "its public name cannot be told from another tool's".into());
         };
-        if public.get(..RESERVED_PREFIX.len()).is_some_and(|p| p.eq_ignore_ascii_case(RESERVED_PREFIX)) {
+        if is_reserved(&public) {
             let reason =
                 format!("its public name `{public}` starts with `{RESERVED_PREFIX}`, which is Wharf's own");
             return self.skip(server, tool, reason);

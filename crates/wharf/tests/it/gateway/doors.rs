@@ -188,5 +188,5 @@ async fn gwy_14_only_the_exact_path_leads_in() {
         assert_eq!(get(odd).await, StatusCode::NOT_FOUND, "{odd}");
     }
     assert_eq!(get("/healthz").await, StatusCode::OK);
-    assert_eq!(get("/mcp").await, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(get("/mcp").await, StatusCode::BAD_REQUEST, "a session is needed");
 }

@@ -121,7 +121,7 @@ async fn stopped(files: &tempfile::TempDir, drain: Duration, let_go: bool) -> Op
     let serving =
         tokio::spawn(async move { gateway.serve_http(listener, async move { drop(told.await) }).await });
     let (idle, _) = oneshot::channel::<()>();
-    let door = Door { at: at_address, host: host.clone(), _stop: idle };
+    let door = Door { at: at_address, host: host.clone(), stop: Some(idle) };
     let call = async {
         let body = modern_body("tools/call", call()).to_string();
         let name = door.name();

@@ -5,10 +5,13 @@ mod doors;
 mod endings;
 mod faithful;
 mod limits;
+mod offers;
 mod pipe;
 mod questions;
 mod rules;
 mod sharing;
+mod streams;
+mod subscriptions;
 mod tools;
 
 use std::net::SocketAddr;
@@ -16,6 +19,8 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,7 +32,7 @@ use wharf::gateway::{Gateway, GatewayBuilder};
 pub(crate) struct Door {
     pub(crate) at: SocketAddr,
     pub(crate) host: Host,
-    _stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
 }
 
 /// An answer over HTTP, read to its end.
@@ -36,6 +41,22 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
+}
+
+/// An answer over HTTP that is read as it comes. Dropped, the connection closes.
+pub(crate) struct Stream {
+    pub(crate) status: StatusCode,
+    body: Incoming,
+    buffer: String,
+    _sender: SendRequest<Full<Bytes>>,
+}
+
+/// One event of a stream.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Happened {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) data: String,
 }
 
 /// Serves a host with the defaults.
@@ -52,7 +73,7 @@ pub(crate) async fn open_with(host: Host, with: impl FnOnce(GatewayBuilder) -> G
     tokio::spawn(async move {
         gateway.serve_http(listener, async move { drop(stopped.await) }).await.unwrap();
     });
-    Door { at, host, _stop: stop }
+    Door { at, host, stop: Some(stop) }
 }
 
 impl Door {
@@ -75,6 +96,29 @@ impl Door {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Option<Answer> {
+        let (_sender, head, body) = self.try_begin(method, path, headers, body).await?;
+        let body = body.collect().await.ok()?.to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        Some(Answer { status: head.status, headers: head.headers, body })
+    }
+
+    async fn begin(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> (SendRequest<Full<Bytes>>, http::response::Parts, Incoming) {
+        self.try_begin(method, path, headers, body).await.expect("an answer")
+    }
+
+    async fn try_begin(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Option<(SendRequest<Full<Bytes>>, http::response::Parts, Incoming)> {
         #[expect(clippy::disallowed_methods, reason = "a caller in a test")]
         let stream = TcpStream::connect(self.at).await.unwrap();
         let (mut sender, connection) =
@@ -86,9 +130,27 @@ impl Door {
         }
         let reply = sender.send_request(request.body(Full::new(body.into())).unwrap()).await.ok()?;
         let (head, body) = reply.into_parts();
-        let body = body.collect().await.ok()?.to_bytes();
-        let body = String::from_utf8(body.to_vec()).unwrap();
-        Some(Answer { status: head.status, headers: head.headers, body })
+        Some((sender, head, body))
+    }
+
+    /// Sends a request, and reads the answer as it comes.
+    pub(crate) async fn stream(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Stream {
+        let host = self.name();
+        let mut all = vec![("host", host.as_str()), ("content-type", "application/json")];
+        all.extend(headers);
+        let (sender, head, body) = self.begin(method, path, &all, body).await;
+        Stream { status: head.status, body, buffer: String::new(), _sender: sender }
+    }
+
+    /// The gateway stops.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take();
     }
 
     /// The name that this gateway is called by.
@@ -167,5 +229,43 @@ impl Answer {
     pub(crate) fn events(&self) -> Vec<Value> {
         let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}
+
+impl Stream {
+    /// The next event, or `None` at the end of the stream.
+    pub(crate) async fn event(&mut self) -> Option<Happened> {
+        loop {
+            while let Some((event, rest)) = self.buffer.split_once("\n\n") {
+                let field = |name: &str| {
+                    let lines = event.lines().filter_map(|line| line.strip_prefix(name));
+                    lines.map(|value| value.trim_start().to_owned()).next()
+                };
+                let happened = Happened {
+                    id: field("id:"),
+                    name: field("event:"),
+                    data: field("data:").unwrap_or_default(),
+                };
+                let is_comment = event.starts_with(':');
+                self.buffer = rest.to_owned();
+                if !is_comment {
+                    return Some(happened);
+                }
+            }
+            let frame = crate::support::soon("something on the stream", self.body.frame()).await?.unwrap();
+            if let Ok(bytes) = frame.into_data() {
+                self.buffer.push_str(std::str::from_utf8(&bytes).unwrap());
+            }
+        }
+    }
+
+    /// The next message, with the id of its event.
+    pub(crate) async fn message(&mut self) -> (String, Value) {
+        loop {
+            let event = self.event().await.expect("the stream ended");
+            if !event.data.is_empty() {
+                return (event.id.unwrap_or_default(), serde_json::from_str(&event.data).unwrap());
+            }
+        }
     }
 }
