@@ -43,6 +43,7 @@ use crate::connect::Berth;
 use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::{CallerName, ServerName, ToolName};
+use crate::net::HttpClient;
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::registry::{Route, Snapshot, Source};
@@ -116,6 +117,11 @@ impl Host {
     /// Where events come out.
     pub fn events(&self) -> &Bus {
         &self.core.events
+    }
+
+    /// What decides where this program may go, and what goes there.
+    pub(crate) fn reaching(&self) -> (&Policy, &HttpClient) {
+        (&self.core.policy, &self.scope.pool.dock().net)
     }
 
     /// What tools' handlers can reach. What a session puts there is its own.

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod doors;
+mod hostile;
+mod jwt;
 mod limits;
 mod rules;
 mod tools;
