@@ -30,22 +30,44 @@ struct Signer {
     id: String,
     algorithm: Algorithm,
     key: EncodingKey,
+    public: Jwk,
+}
+
+fn plain(bytes: impl AsRef<[u8]>) -> String {
+    base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, bytes)
 }
 
 impl Signer {
     fn new(id: &str, algorithm: Algorithm) -> Self {
-        let der = |kind| rcgen::KeyPair::generate_for(kind).unwrap().serialize_der();
-        let key = match algorithm {
-            Algorithm::EdDSA => EncodingKey::from_ed_der(&der(&rcgen::PKCS_ED25519)),
-            _ => EncodingKey::from_ec_der(&der(&rcgen::PKCS_ECDSA_P256_SHA256)),
+        let kind = match algorithm {
+            Algorithm::EdDSA => &rcgen::PKCS_ED25519,
+            Algorithm::RS256 | Algorithm::PS256 => &rcgen::PKCS_RSA_SHA256,
+            _ => &rcgen::PKCS_ECDSA_P256_SHA256,
         };
-        Self { id: id.into(), algorithm, key }
+        let pair = rcgen::KeyPair::generate_for(kind).unwrap();
+        let der = pair.serialize_der();
+        let key = match algorithm {
+            Algorithm::EdDSA => EncodingKey::from_ed_der(&der),
+            // The key itself begins after the wrapping.
+            Algorithm::RS256 | Algorithm::PS256 => EncodingKey::from_rsa_der(&der[26..]),
+            _ => EncodingKey::from_ec_der(&der),
+        };
+        let raw = pair.public_key_raw();
+        let public = match algorithm {
+            Algorithm::EdDSA => json!({"kty": "OKP", "crv": "Ed25519", "x": plain(raw), "kid": id}),
+            Algorithm::RS256 | Algorithm::PS256 => {
+                json!({"kty": "RSA", "n": plain(&raw[9..265]), "e": "AQAB", "kid": id, "use": "sig"})
+            }
+            // A point: a four, then its two halves.
+            _ => {
+                json!({"kty": "EC", "crv": "P-256", "x": plain(&raw[1..33]), "y": plain(&raw[33..]), "kid": id, "alg": "ES256"})
+            }
+        };
+        Self { id: id.into(), algorithm, key, public: serde_json::from_value(public).unwrap() }
     }
 
     fn public(&self) -> Jwk {
-        let mut jwk = Jwk::from_encoding_key(&self.key, self.algorithm).unwrap();
-        jwk.common.key_id = Some(self.id.clone());
-        jwk
+        self.public.clone()
     }
 
     fn sign(&self, claims: &Value) -> String {
@@ -88,7 +110,7 @@ impl Issuer {
     fn claims(&self, door: &Door) -> Value {
         let now = get_current_timestamp();
         let us = format!("http://{}/mcp", door.at);
-        json!({"iss": self.name(), "aud": us, "sub": "ann", "exp": now + 300, "scope": "mcp other"})
+        json!({"iss": self.name(), "aud": us, "sub": "annabel", "exp": now + 300, "scope": "mcp other"})
     }
 
     fn fetched(&self) -> usize {
@@ -139,7 +161,6 @@ async fn gwy_01_only_a_token_that_the_issuer_made_for_us_opens_the_gateway() {
     carried.jwk = Some(stranger.public());
     carried.jku = Some(issuer.puppet.url_of("/evil"));
     let public = serde_json::to_vec(&issuer.signer.public()).unwrap();
-    let plain = |text: &str| base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, text);
     let none = format!("{}.{body}.", plain(r#"{"alg":"none","typ":"JWT"}"#));
     let wrong = [
         ("expired", with("exp", json!(now - 60))),
@@ -163,7 +184,7 @@ async fn gwy_01_only_a_token_that_the_issuer_made_for_us_opens_the_gateway() {
         ("none", none.clone()),
         ("none, with the signature", format!("{none}{signature}")),
         ("no signature", format!("{signed}.")),
-        ("another body", format!("{head}.{}.{signature}", plain(&good.to_string().replace("ann", "eve")))),
+        ("another body", format!("{head}.{}.{signature}", plain(good.to_string().replace("annabel", "eve")))),
         ("half", right[..right.len() / 2].to_owned()),
         ("four parts", format!("{right}.x")),
     ];
@@ -171,7 +192,7 @@ async fn gwy_01_only_a_token_that_the_issuer_made_for_us_opens_the_gateway() {
         let answer = list(&door, token).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{what}: {answer:?}");
         assert!(challenge(&answer).contains("error=\"invalid_token\""), "{what}: {}", challenge(&answer));
-        assert!(!answer.body.contains("ann"), "nothing of the token is told: {answer:?}");
+        assert!(!answer.body.contains("annabel"), "nothing of the token is told: {answer:?}");
     }
     let query = format!("/mcp?access_token={right}");
     let name = door.name();
@@ -219,6 +240,34 @@ async fn l92_keys_that_the_issuer_adds_are_found_and_unknown_ones_do_not_flood_i
     issuer.keys.lock().unwrap().push(fresh.public());
     let answer = list(&door, &fresh.sign(&issuer.claims(&door))).await;
     assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+}
+
+#[tokio::test]
+async fn l92_each_kind_of_key_signs_in_its_own_way_and_no_other() {
+    let issuer = Issuer::start();
+    let kinds = [Algorithm::RS256, Algorithm::PS256, Algorithm::EdDSA];
+    let signers = kinds.map(|kind| Signer::new(&format!("{kind:?}"), kind));
+    issuer.keys.lock().unwrap().extend(signers.iter().map(Signer::public));
+    // A secret that everybody can read, and a key that is not for signatures.
+    let secret = json!({"kty": "oct", "k": plain("public knowledge"), "kid": "secret"});
+    let mut sealing = serde_json::to_value(issuer.signer.public()).unwrap();
+    (sealing["kid"], sealing["use"]) = (json!("sealing"), json!("enc"));
+    for odd in [secret, sealing] {
+        issuer.keys.lock().unwrap().push(serde_json::from_value(odd).unwrap());
+    }
+    let door = behind(&issuer, Host::builder().start().await.unwrap()).await;
+    let claims = issuer.claims(&door);
+    for signer in signers.iter().chain([&issuer.signer]) {
+        assert_eq!(list(&door, &signer.sign(&claims)).await.status, StatusCode::OK, "{}", signer.id);
+    }
+    let by_secret = Header { kid: Some("secret".into()), ..Header::new(Algorithm::HS256) };
+    let by_secret = encode(&by_secret, &claims, &EncodingKey::from_secret(b"public knowledge")).unwrap();
+    let sealing = Header { kid: Some("sealing".into()), ..Header::new(Algorithm::ES256) };
+    let sealing = encode(&sealing, &claims, &issuer.signer.key).unwrap();
+    let nameless = encode(&Header::new(Algorithm::PS256), &claims, &signers[0].key).unwrap();
+    for (what, token) in [("a secret", by_secret), ("not for this", sealing), ("one of two", nameless)] {
+        assert_eq!(list(&door, &token).await.status, StatusCode::UNAUTHORIZED, "{what}");
+    }
 }
 
 #[tokio::test]
