@@ -74,6 +74,7 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Call(args) => args.run(app).await,
         Command::Serve(args) => args.run(app).await,
+        Command::Keys(args) => args.run(app),
         Command::Tools(args) => args.run(app).await,
         Command::Codegen(args) => args.run(app).await,
         Command::Render(args) => args.run(app).await,

@@ -15,10 +15,12 @@ pub mod model;
 pub mod puppet;
 pub mod rmcp_client;
 pub mod rmcp_peer;
+pub mod socket;
 
 pub use self::http::{HttpPuppet, Recorded, Reply, SseStep};
 pub use model::{Dialect, ScriptedModel};
 pub use puppet::{Crash, Era, Grandchild, Puppet, Script, Step};
+pub use socket::{UnixPuppet, WsPuppet};
 
 /// Where the puppet's binary lies: among the examples of the package under test, or beside them.
 ///

@@ -12,6 +12,7 @@ mod desk;
 mod edit;
 mod exit_codes;
 mod guide;
+mod keys;
 mod listing;
 mod provider;
 mod render;

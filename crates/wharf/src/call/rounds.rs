@@ -67,8 +67,6 @@ struct InputRequest {
 
 /// How often a server may ask before it must answer.
 const MAX_ROUNDS: usize = 10;
-/// Results that are no end of the matter, and that a caller may be able to make something of.
-const RETURNED: [&str; 2] = ["\"input_required\"", "\"task\""];
 /// How many pages somebody may be sent to at once.
 const MAX_PAGES: usize = 10;
 
@@ -96,7 +94,9 @@ impl Errand<'_> {
             request.companion = self.companion(modern);
             request.on_progress = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
             let question = match connection.request(request).await {
-                Ok(result) if self.returns(&result) => return Ok(result),
+                Ok(result) if self.relayed.is_some_and(|relayed| relayed.returns(&result)) => {
+                    return Ok(result);
+                }
                 Ok(result) => match asked(connection, &result, modern)? {
                     None => return Ok(result),
                     Some(question) => question,
@@ -114,12 +114,6 @@ impl Errand<'_> {
             };
         }
         Err(protocol(connection, format!("it asked back more than {MAX_ROUNDS} times in one call")))
-    }
-
-    /// Whether a question is the caller's to answer, who asks anew when it has.
-    fn returns(&self, result: &Json) -> bool {
-        self.relayed.is_some_and(|relayed| relayed.returns_questions)
-            && result.member("resultType").is_some_and(|kind| RETURNED.contains(&kind.as_str()))
     }
 
     /// What a server logs and asks goes to the caller only where it cannot be another caller's.

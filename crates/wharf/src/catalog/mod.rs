@@ -4,12 +4,18 @@
 //! be used is left out with the reason and the others stay; and word of resources that change. What tools are called
 //! for models, and who sees them, is the registry's business.
 
+mod canonical;
 mod offered;
 mod pages;
+mod pinned;
 mod watch;
 
+pub use canonical::fingerprint;
 pub(crate) use offered::Part;
 pub use offered::{Offered, prompts, resource_templates, resources};
+pub use pinned::{
+    CATALOGUE_MAX, CatalogMemory, CatalogStore, Catalogue, Definition, Definitions, ListKind, PinKey, Pinned,
+};
 pub use watch::{Subscription, Update, Watchers};
 
 use std::collections::HashSet;

@@ -138,7 +138,7 @@ impl Connection {
         &self.0.0.info
     }
 
-    /// `stdio`, `http` or `sse`.
+    /// `stdio`, `http`, `sse`, `ws` or `unix`.
     pub fn transport(&self) -> &'static str {
         self.0.0.wire.transport
     }

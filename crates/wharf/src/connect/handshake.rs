@@ -86,8 +86,8 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         // It said something, but nothing that says what it is.
         Ended::Answer(Err(Failure::Malformed(_))) => Ok(Probe::Silent),
         Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
-        Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
-        Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
+        Ended::TimedOut(_) if wire.link.is_stream() => Ok(Probe::Silent),
+        Ended::Gone(closed, _) if !closed.protocol && wire.link.is_stream() => Ok(Probe::Gone),
         other => {
             let request = Request::new(method::DISCOVER, Members::new(), time);
             let error = wire.judge(other, &request).err();

@@ -1,4 +1,4 @@
-//! Messages over a pair of pipes: one ordered writer, one reader.
+//! Messages as lines, over the pipes of a program or a Unix socket: one ordered writer, one reader.
 //!
 //! A message is written by whoever sends it, at once, if the pipe has room and nobody waits in front; otherwise it
 //! queues and a task writes it. So the order of sending is the order on the wire, and a lone call costs no detour.
@@ -11,8 +11,9 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedWriteHalf, pipe};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -22,22 +23,31 @@ use super::stdio::{Child, Ending};
 use crate::error::StderrTail;
 use crate::wire::{Line, Lines, Malformed};
 
-/// The standard input and output of a program.
+/// The standard input and output of a program, or a socket.
 pub(crate) struct PipeLink {
     writer: Arc<Writer>,
     inbox: Arc<Inbox>,
-    child: Child,
+    /// The program, if we started it.
+    child: Option<Child>,
+}
+
+/// What lines are written to.
+enum Outlet {
+    Stdin(pipe::Sender),
+    Socket(OwnedWriteHalf),
 }
 
 struct Writer {
     queue: Mutex<Queue>,
     /// Rung when the queue got something to write, or was closed.
     bell: Notify,
+    /// What errors call that which is written to.
+    name: &'static str,
 }
 
 struct Queue {
     /// `None` once the link is closed: dropping it is what closes the server's standard input.
-    pipe: Option<Arc<pipe::Sender>>,
+    pipe: Option<Arc<Outlet>>,
     bytes: BytesMut,
     /// How many bytes went into the pipe since the start.
     written: u64,
@@ -54,10 +64,24 @@ impl PipeLink {
         stdout: pipe::Receiver,
         inbox: Arc<Inbox>,
     ) -> Self {
-        let queue = Mutex::new(Queue { pipe: Some(Arc::new(stdin)), bytes: BytesMut::new(), written: 0 });
-        let writer = Arc::new(Writer { queue, bell: Notify::new() });
+        let source = Source { name: "its standard output", ending: Some(child.ending()) };
+        tokio::spawn(read_on(stdout, Arc::clone(&inbox), source));
+        Self::write_to(Outlet::Stdin(stdin), inbox, Some(child))
+    }
+
+    /// The same over a socket.
+    pub(crate) fn over_socket(stream: UnixStream, inbox: Arc<Inbox>) -> Self {
+        let (input, output) = stream.into_split();
+        let source = Source { name: "the socket", ending: None };
+        tokio::spawn(read_on(input, Arc::clone(&inbox), source));
+        Self::write_to(Outlet::Socket(output), inbox, None)
+    }
+
+    fn write_to(outlet: Outlet, inbox: Arc<Inbox>, child: Option<Child>) -> Self {
+        let name = outlet.name();
+        let queue = Mutex::new(Queue { pipe: Some(Arc::new(outlet)), bytes: BytesMut::new(), written: 0 });
+        let writer = Arc::new(Writer { queue, bell: Notify::new(), name });
         tokio::spawn(write_on(Arc::clone(&writer)));
-        tokio::spawn(read_on(stdout, Arc::clone(&inbox), child.ending()));
         let back = Arc::downgrade(&writer);
         inbox.answer_through(move |frame| {
             if let Some(writer) = back.upgrade() {
@@ -94,22 +118,54 @@ impl PipeLink {
     }
 
     pub(crate) async fn close(&self) {
-        self.child.mark_tree();
-        self.writer.close();
-        self.child.stop().await;
+        self.end_input();
+        if let Some(child) = &self.child {
+            child.stop().await;
+        }
         self.inbox.close(Closed::by_us());
     }
 
     pub(crate) fn stderr(&self) -> StderrTail {
-        self.child.stderr()
+        self.child.as_ref().map(Child::stderr).unwrap_or_default()
+    }
+
+    fn end_input(&self) {
+        if let Some(child) = &self.child {
+            child.mark_tree();
+        }
+        self.writer.close();
     }
 }
 
 impl Drop for PipeLink {
     fn drop(&mut self) {
-        self.child.mark_tree();
-        self.writer.close();
+        self.end_input();
         self.inbox.close(Closed::by_us());
+    }
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Stdin(_) => "its standard input",
+            Self::Socket(_) => "the socket",
+        }
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdin(pipe) => pipe.try_write(bytes),
+            Self::Socket(socket) => socket.try_write(bytes),
+        }
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Stdin(pipe) => pipe.writable().await,
+            Self::Socket(socket) => socket.writable().await,
+        }
     }
 }
 
@@ -123,11 +179,11 @@ impl Writer {
         let start = queue.written + queue.bytes.len() as u64;
         let waiting = !queue.bytes.is_empty();
         if queue.bytes.len() > QUEUE_MAX {
-            return Err("it does not read its standard input, and too much waits for it".into());
+            return Err(format!("it does not read {}, and too much waits for it", self.name));
         }
         let rest = if waiting { &frame[..] } else { &frame[queue.write(&frame)?..] };
         if queue.pipe.is_none() {
-            return Err("its standard input is closed".into());
+            return Err(format!("{} is closed", self.name));
         }
         if !rest.is_empty() {
             queue.bytes.extend_from_slice(rest);
@@ -159,7 +215,7 @@ impl Queue {
     /// Writes as much as the pipe takes now; returns how much that was.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, String> {
         let Some(pipe) = &self.pipe else {
-            return Err("its standard input is closed".into());
+            return Err("it is closed".into());
         };
         match pipe.try_write(bytes) {
             Ok(n) => {
@@ -168,8 +224,9 @@ impl Queue {
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
             Err(e) => {
+                let reason = format!("{} cannot be written: {e}", pipe.name());
                 self.pipe = None;
-                Err(format!("its standard input cannot be written: {e}"))
+                Err(reason)
             }
         }
     }
@@ -204,9 +261,16 @@ enum End {
     Exited,
 }
 
+/// What lines are read from.
+struct Source {
+    /// What errors call it.
+    name: &'static str,
+    /// How the program ends that writes it, if it is one of ours.
+    ending: Option<Ending>,
+}
+
 /// Reads messages until the server closes its side.
-async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
-    let mut process = ending.clone();
+async fn read_on(mut stdout: impl AsyncRead + Unpin, inbox: Arc<Inbox>, source: Source) {
     // Together, so that a read that has nothing to do with them costs one look at both.
     let mut ends = FuturesUnordered::<Pin<Box<dyn Future<Output = End> + Send>>>::new();
     let closing = Arc::clone(&inbox);
@@ -214,10 +278,12 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
         closing.until_closed().await;
         End::Closed
     }));
-    ends.push(Box::pin(async move {
-        process.exited().await;
-        End::Exited
-    }));
+    if let Some(mut process) = source.ending.clone() {
+        ends.push(Box::pin(async move {
+            process.exited().await;
+            End::Exited
+        }));
+    }
     let mut lines = Lines::new(inbox.limits.line);
     let mut banner = Banner { left: inbox.limits.banner_lines };
     // Something that the server started may hold its standard output open for ever: a dead server is at its end too, as
@@ -237,23 +303,23 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
             },
             // Lazily: as a plain expression it would be made, with a look at the clock, for every read.
             () = async { tokio::time::sleep(LAST_READ).await }, if dead_since.is_some() => {
-                break ending.wait().await
+                break source.end().await
             }
         };
         if dead_since.is_some_and(|since| since.elapsed() > LAST_READS) {
-            break ending.wait().await;
+            break source.end().await;
         }
         match read {
-            Ok(0) => break ending.wait().await,
+            Ok(0) => break source.end().await,
             Ok(_) => {
                 while let Some(line) = lines.next_line() {
-                    take_line(&inbox, line, &mut banner);
+                    take_line(&inbox, line, &mut banner, source.name);
                 }
                 if inbox.is_closed() {
                     return;
                 }
             }
-            Err(e) => break format!("its standard output cannot be read: {e}"),
+            Err(e) => break format!("{} cannot be read: {e}", source.name),
         }
     };
     // A server may leave its last line break out. Half a message is none: its call ends with the connection.
@@ -261,6 +327,18 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
         inbox.take_last(text);
     }
     inbox.close(Closed { reason: why, protocol: false });
+}
+
+// === impl Source ===
+
+impl Source {
+    /// Why it is at its end.
+    async fn end(self) -> String {
+        match self.ending {
+            Some(ending) => ending.wait().await,
+            None => format!("it closed {}", self.name),
+        }
+    }
 }
 
 /// How long nothing more must come from a dead server until it is taken to be all, and how long it may take altogether.
@@ -272,7 +350,7 @@ struct Banner {
     left: usize,
 }
 
-fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
+fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner, source: &str) {
     match line {
         Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
@@ -280,7 +358,7 @@ fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
                 let text = String::from_utf8_lossy(&text);
                 let shown = inbox.monitor.redactor.redact_beginning(&text, 200).into_owned();
                 let reason = format!(
-                    "it writes other things than messages to its standard output, for example `{}`",
+                    "it writes other things than messages to {source}, for example `{}`",
                     crate::text::Escaped(&shown)
                 );
                 inbox.close(Closed { reason, protocol: true });

@@ -6,12 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
+use super::limits;
 use crate::wire::{Json, RpcError, response_error};
 
 /// An answer over HTTP.
@@ -176,6 +177,17 @@ pub(super) fn first_event(message: &[u8]) -> Bytes {
 /// An error that belongs to no request that could be read.
 pub(super) fn refuse(status: StatusCode, error: &RpcError) -> Reply {
     message(status, response_error(&Json::null(), error))
+}
+
+/// There is too much to do: what the protocol says of it, and what HTTP does.
+pub(super) fn overloaded(id: &Json, error: &RpcError) -> Reply {
+    let wait = limits::retry_after(error).unwrap_or_default();
+    let mut reply = message(StatusCode::TOO_MANY_REQUESTS, response_error(id, error));
+    let seconds = wait.as_millis().div_ceil(1000).max(1).to_string();
+    if let Ok(seconds) = HeaderValue::from_str(&seconds) {
+        reply.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    reply
 }
 
 /// A refusal in words.

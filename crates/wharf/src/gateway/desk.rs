@@ -13,12 +13,15 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::capabilities::{self, Capabilities};
+use super::ending::Ending;
+use super::limits::Gate;
 use super::lists::Lists;
 use super::news::{self, News};
 use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
 use super::visit::Visit;
+use crate::config::CallerTable;
 use crate::connect::Progress;
 use crate::error::{Error, Result};
 use crate::host::{CallOptions, Host, Session};
@@ -44,6 +47,11 @@ pub(super) struct Desk {
     scopes: Mutex<HashMap<ScopeKey, (Session, Instant)>>,
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
+    pub(super) ending: Ending,
+    /// How much callers may ask for.
+    pub(super) gate: Gate,
+    /// What callers are given; `None`: everything.
+    pub(super) callers: Option<CallerTable>,
 }
 
 /// A caller, and what it said of itself: connections to legacy servers are made with exactly that.
@@ -77,6 +85,9 @@ impl Desk {
             scopes: Mutex::default(),
             seal: Seal::new()?,
             parking: Arc::default(),
+            ending: Ending::default(),
+            gate: Gate::default(),
+            callers: None,
         })
     }
 
@@ -108,7 +119,11 @@ impl Desk {
 
     /// A scope of its own, for a conversation.
     pub(super) fn open(&self, caller: &CallerName, asker: impl crate::ask::Asker) -> Result<Session> {
-        self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker).start()
+        let mut scope = self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker);
+        if let Some(callers) = &self.callers {
+            scope = scope.rules(callers.rules_of(caller));
+        }
+        scope.start()
     }
 
     /// What the whole can do for a caller, as a server says it.
@@ -125,8 +140,8 @@ impl Desk {
         visit: &Visit,
     ) -> Result<Json, RpcError> {
         match method {
-            method::TOOLS_LIST => self.lists.tools(&scope.tools().await.snapshot, params),
-            method::TOOLS_CALL => call(scope, params, visit).await,
+            method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
+            method::TOOLS_CALL => call(&self.gate, scope, params, visit).await,
             _ => self.offered(scope, method, params, visit).await,
         }
     }
@@ -164,10 +179,12 @@ impl Desk {
     }
 }
 
-async fn call(scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
+async fn call(gate: &Gate, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
     let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
     let [name, arguments] = params.pick(["name", "arguments"]);
     let name: String = name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
+    let server = scope.snapshot().route(&name).map(|route| route.server.clone());
+    let _pass = gate.enter(scope.agent(), server.as_ref()).await?;
     let arguments = arguments.unwrap_or_else(Json::empty_object);
     let mut report = |progress: Progress| visit.line.progress(&progress);
     let relayed = Some(Arc::clone(&visit.relayed));

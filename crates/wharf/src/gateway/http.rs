@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,18 +14,20 @@ use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
+use super::accept;
 use super::body::{self, Reply};
 use super::caller::Refused;
 use super::guard::{self, single};
 use super::legacy::Sessions;
 use super::modern::Asked;
 use super::sse::Streams;
+use super::websocket::{self, Upgrade};
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
 use crate::names::CallerName;
-use crate::wire::{Message, RpcError, is_batch, parse_message};
+use crate::wire::{Json, Message, RpcError, is_batch, parse_message};
 
 pub(super) const VERSION: &str = "mcp-protocol-version";
 pub(super) const SESSION: &str = "mcp-session-id";
@@ -37,35 +39,15 @@ const HEAD: usize = 32 * 1024;
 
 /// Serves until told to stop, then lets what is under way end.
 pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
-    let settings = &gateway.settings;
-    let (leaving, stopped) = watch::channel(false);
     let (sessions, streams) = (Arc::default(), Arc::default());
-    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, stopped });
-    let room = Arc::new(Semaphore::new(settings.connections));
-    let (closing, closed) = watch::channel(false);
-    let mut stop = pin!(stop);
-    loop {
-        let accepted = tokio::select! {
-            accepted = accept(&listener, &room) => accepted,
-            () = &mut stop => break,
-        };
-        let (door, closed) = (Arc::clone(&door), closed.clone());
-        if let Some((stream, place)) = accepted {
-            tokio::spawn(async move {
-                let _place = place;
-                converse(stream, door, closed).await;
-            });
-        }
-    }
-    drop(listener);
-    drop(closed);
-    // Streams that nothing is under way on would never end by themselves.
-    let _ = leaving.send(true);
-    gateway.desk.news.stop();
-    door.sessions.stop();
-    let _ = closing.send(true);
-    // Every connection holds a receiver: when the last is gone, so is the last call.
-    let _ = tokio::time::timeout(settings.drain, closing.closed()).await;
+    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams });
+    let converse = |stream, closed| converse(stream, Arc::clone(&door), closed);
+    let stopping = async {
+        gateway.desk.ending.until_stopping().await;
+        // Streams that nothing is under way on would never end by themselves.
+        door.sessions.stop();
+    };
+    tokio::join!(accept::receive(listener, gateway, stop, converse), stopping);
 }
 
 /// What every connection needs.
@@ -74,50 +56,41 @@ struct Door {
     sessions: Arc<Sessions>,
     /// Those of the oldest callers.
     streams: Arc<Streams>,
-    stopped: watch::Receiver<bool>,
-}
-
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    // Whoever comes when there is no room waits in the system's own queue.
-    let place = Arc::clone(room).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
-        // A caller that left before it was greeted, or no descriptor to spare: the next one may do better.
-        Err(_) => {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            None
-        }
-    }
 }
 
 async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
-    let service = hyper::service::service_fn(move |request| {
-        let door = Arc::clone(&door);
-        async move { Ok::<_, Infallible>(door.answer(request).await) }
+    // What the connection becomes, if it is not HTTP any more.
+    let upgrade = Arc::new(OnceLock::new());
+    let service = hyper::service::service_fn(|request| {
+        let (door, upgrade) = (Arc::clone(&door), Arc::clone(&upgrade));
+        async move { Ok::<_, Infallible>(door.answer(request, &upgrade).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(ARRIVE)
         .max_buf_size(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     let mut connection = pin!(connection);
     // A caller that breaks off is no news here.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = closed.wait_for(|closed| *closed) => {}
+    let stopping = tokio::select! {
+        _ = connection.as_mut() => false,
+        _ = closed.wait_for(|closed| *closed) => true,
+    };
+    if stopping {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    if let Some(upgrade) = upgrade.get().cloned() {
+        websocket::converse(&door.gateway, upgrade, closed).await;
+    }
 }
 
 // === impl Door ===
 
 impl Door {
-    async fn answer(&self, request: Request<Incoming>) -> Reply {
+    async fn answer(&self, mut request: Request<Incoming>, upgrade: &OnceLock<Upgrade>) -> Reply {
         let settings = &self.gateway.settings;
         if let Err((status, why)) = guard::check(&request, settings) {
             return body::plain(status, why);
@@ -132,13 +105,19 @@ impl Door {
             Ok(caller) => caller,
             Err(refused) => return unauthorized(refused),
         };
+        if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
+            return body::overloaded(&Json::null(), &overloaded.into());
+        }
         let is_legacy = !is_modern(request.headers());
         match (request.uri().path(), request.method().clone()) {
-            ("/sse", Method::GET) => self.streams.open(&self.gateway, caller, self.stopped.clone()),
+            ("/sse", Method::GET) => self.streams.open(&self.gateway, caller),
             ("/sse", _) => body::not_allowed("GET"),
             ("/messages", Method::POST) => self.post_to_stream(request, &caller).await,
             ("/messages", _) => body::not_allowed("POST"),
             (_, Method::POST) => self.post(request, caller).await,
+            (_, Method::GET) if websocket::is_asked(request.headers()) => {
+                websocket::agree(&mut request, caller, upgrade)
+            }
             (_, Method::GET) if is_legacy && !accepts_events(request.headers()) => {
                 body::plain(StatusCode::NOT_ACCEPTABLE, "accept text/event-stream")
             }

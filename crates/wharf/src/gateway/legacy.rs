@@ -228,7 +228,7 @@ impl Talk {
         let (talk, id) = (Arc::clone(self), asked.id.clone());
         self.calls.start(&id, async move {
             let way = OpenWay::new(&talk, &asked.id, &line);
-            let result = talk.result(&desk, &asked, line).await;
+            let result = desk.ending.or_over(talk.result(&desk, &asked, line)).await;
             drop(way);
             match result {
                 Ok(result) => response_result(&asked.id, &undressed(&result)),
@@ -303,7 +303,7 @@ impl Talk {
         Ok(Json::empty_object())
     }
 
-    fn level(&self) -> Option<LogLevel> {
+    pub(super) fn level(&self) -> Option<LogLevel> {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

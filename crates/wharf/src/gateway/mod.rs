@@ -1,9 +1,10 @@
 //! The host served to others, as one MCP server.
 //!
-//! In: bytes of callers, over HTTP or a pipe, in either era. Out: their answers. Each edge speaks its own era; `desk`
+//! In: bytes of callers, over HTTP, a WebSocket, a Unix socket or a pipe, in either era. Out: their answers. Each edge speaks its own era; `desk`
 //! between them knows neither. Who may call what is `policy`'s to say, and what a server answered is passed on as the
 //! bytes it came in.
 
+mod accept;
 mod addresses;
 mod asking;
 mod body;
@@ -11,14 +12,17 @@ mod caller;
 mod calls;
 mod capabilities;
 mod desk;
+mod ending;
 mod errands;
 mod guard;
 mod hearing;
 mod http;
 mod legacy;
+mod limits;
 mod line;
 mod listen;
 mod lists;
+mod mirrored;
 mod modern;
 mod news;
 mod offers;
@@ -29,10 +33,13 @@ mod sse;
 mod stdio;
 #[cfg(test)]
 mod tests;
+mod unix;
 mod visit;
 mod watching;
+mod websocket;
 
 pub use caller::{Callers, Key};
+pub use unix::UnixDoor;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,10 +48,12 @@ use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
 
+use crate::config::{CallLimits, CallerTable};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::wire::Limits;
 use desk::Desk;
+use limits::Gate;
 
 /// A host that is served to others. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -59,6 +68,8 @@ pub struct GatewayBuilder {
     host: Host,
     name: (String, String),
     instructions: Option<String>,
+    rules: Option<CallerTable>,
+    calls: CallLimits,
     settings: Settings,
 }
 
@@ -89,10 +100,10 @@ impl Gateway {
             drain: Duration::from_secs(10),
         };
         let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
-        GatewayBuilder { host, name, instructions: None, settings }
+        GatewayBuilder { host, name, instructions: None, rules: None, calls: CallLimits::default(), settings }
     }
 
-    /// Serves callers that connect, until `stop` is ready: then no new call is taken, those under way have a moment to
+    /// Serves callers that connect, by HTTP or WebSocket, until `stop` is ready: then no new call is taken, those under way have a moment to
     /// end, and the rest are cancelled.
     pub async fn serve_http(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
         let at = listener
@@ -102,6 +113,11 @@ impl Gateway {
         self.desk.tend();
         http::serve(self, listener, stop).await;
         Ok(())
+    }
+
+    /// Serves callers of our own user at a Unix socket, until `stop` is ready: then as over HTTP. The socket goes with it.
+    pub async fn serve_unix(&self, door: UnixDoor, stop: impl Future<Output = ()>) {
+        unix::serve(self, door, stop).await;
     }
 
     /// Serves one caller over a pipe, until its input ends.
@@ -134,6 +150,20 @@ impl GatewayBuilder {
     #[must_use]
     pub fn callers(mut self, callers: Callers) -> Self {
         self.settings.callers = callers;
+        self
+    }
+
+    /// What each caller is given. Defaults to everything for whoever is let in.
+    #[must_use]
+    pub fn rules(mut self, rules: CallerTable) -> Self {
+        self.rules = Some(rules);
+        self
+    }
+
+    /// How much callers may ask for at a time.
+    #[must_use]
+    pub fn limits(mut self, limits: CallLimits) -> Self {
+        self.calls = limits;
         self
     }
 
@@ -188,7 +218,9 @@ impl GatewayBuilder {
 
     /// Makes the gateway. Nothing is listened to yet.
     pub fn build(self) -> Result<Gateway> {
-        let desk = Desk::new(self.host, self.name, self.instructions)?;
+        let mut desk = Desk::new(self.host, self.name, self.instructions)?;
+        desk.callers = self.rules;
+        desk.gate = Gate::new(self.calls);
         Ok(Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) })
     }
 }

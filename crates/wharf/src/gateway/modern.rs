@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 
@@ -11,7 +10,9 @@ use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
 use super::guard::single;
 use super::http::VERSION;
+use super::limits;
 use super::line::Line;
+use super::mirrored::{Mirrored, decoded};
 use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::visit::{self, Said, Visit};
@@ -46,8 +47,9 @@ impl Asked {
             return body::message(StatusCode::BAD_REQUEST, response_error(&self.id, &error));
         }
         let (line, mut notes) = Line::new();
+        let mirrored = Mirrored::of(headers);
         let mut work = Box::pin(async move {
-            let result = self.result(&desk, &caller, &line).await;
+            let result = desk.ending.or_over(self.result(&desk, &caller, &line, Some(&mirrored))).await;
             (self, result)
         });
         let first = tokio::select! {
@@ -73,7 +75,7 @@ impl Asked {
     /// Answers it over a pipe.
     pub(super) async fn over_pipe(&self, desk: &Arc<Desk>, caller: &CallerName, line: &Line) -> Vec<u8> {
         let result = match self.check_meta() {
-            Ok(()) => self.result(desk, caller, line).await,
+            Ok(()) => self.result(desk, caller, line, None).await,
             Err(error) => Err(error),
         };
         self.written(result)
@@ -100,7 +102,16 @@ impl Asked {
         RpcError { code: code::INVALID_PARAMS, data: error.data.or(named), ..error }
     }
 
-    async fn result(&self, desk: &Arc<Desk>, caller: &CallerName, line: &Line) -> Result<Json, RpcError> {
+    async fn result(
+        &self,
+        desk: &Arc<Desk>,
+        caller: &CallerName,
+        line: &Line,
+        mirrored: Option<&Mirrored>,
+    ) -> Result<Json, RpcError> {
+        if let (method::TOOLS_CALL, Some(mirrored)) = (self.method.as_str(), mirrored) {
+            mirrored.check(&*desk.scope(caller)?, self.params.as_ref()).await?;
+        }
         let ttl = match self.method.as_str() {
             method::RESOURCES_READ => Some(0),
             name => name.ends_with("/list").then_some(LIST_TTL_MS),
@@ -225,8 +236,16 @@ impl Asked {
 }
 
 fn whole(asked: &Asked, result: Result<Json, RpcError>) -> Reply {
-    let unknown = matches!(&result, Err(error) if error.code == code::METHOD_NOT_FOUND);
-    let status = if unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
+    if let Err(error) = &result
+        && limits::retry_after(error).is_some()
+    {
+        return body::overloaded(&asked.id, error);
+    }
+    let status = match &result {
+        Err(error) if error.code == code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        Err(error) if code::is_modern(error.code) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    };
     body::message(status, asked.written(result))
 }
 
@@ -312,13 +331,4 @@ fn same(
     let value = single(headers, name).ok_or_else(|| mismatch("must stand once and say"))?;
     let value = read(value).ok_or_else(|| mismatch("cannot be read, and must say"))?;
     if value == wanted { Ok(()) } else { Err(mismatch("does not say")) }
-}
-
-/// A name that plain ASCII cannot spell comes in base64.
-fn decoded(value: &str) -> Option<String> {
-    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
-        return Some(value.to_owned());
-    };
-    let bytes = base64::engine::general_purpose::STANDARD.decode(inner).ok()?;
-    String::from_utf8(bytes).ok()
 }

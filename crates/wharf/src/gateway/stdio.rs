@@ -1,6 +1,8 @@
 //! The gateway over a pipe: one caller, one message a line, either era.
 
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -18,20 +20,42 @@ use crate::wire::{Json, Message, RpcError, parse_message, response_error, respon
 
 /// How many messages may wait to be written.
 const WAITING: usize = 1024;
+/// How long a caller may take to read what was said last.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Serves until the input ends. Calls that are under way then are cancelled.
 pub(super) async fn serve(
     gateway: &Gateway,
-    mut input: impl AsyncBufRead + Unpin,
+    input: impl AsyncBufRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> Result<()> {
+    let limit = gateway.settings.limits.line;
+    serve_until(gateway, (input, output), limit, std::future::pending()).await
+}
+
+/// The same, and until the stop: then no more is taken, and calls that are under way may end. Lines of more than `limit`
+/// bytes are not read.
+pub(super) async fn serve_until(
+    gateway: &Gateway,
+    (mut input, output): (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+    limit: usize,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
     let (mut pipe, messages) = Pipe::open(gateway, CallerName::local());
-    let writer = tokio::spawn(write(output, messages));
-    let limit = gateway.settings.limits.line as u64;
+    let mut writer = tokio::spawn(write(output, messages));
+    let mut stop = pin!(stop);
+    let limit = limit as u64;
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut input).take(limit + 1).read_until(b'\n', &mut line).await;
+        let mut within = (&mut input).take(limit + 1);
+        let read = tokio::select! {
+            read = within.read_until(b'\n', &mut line) => read,
+            () = &mut stop => {
+                pipe.leave(async { drop((&mut writer).await) }, gateway.settings.drain).await;
+                return Ok(());
+            }
+        };
         match read {
             Ok(0) => break,
             Ok(_) if line.last() != Some(&b'\n') && line.len() as u64 > limit => {
@@ -41,9 +65,7 @@ pub(super) async fn serve(
             Err(error) => return Err(Error::Internal(format!("standard input cannot be read: {error}"))),
         }
     }
-    pipe.finish();
-    drop(pipe);
-    let _ = writer.await;
+    pipe.leave(async { drop(writer.await) }, Duration::ZERO).await;
     Ok(())
 }
 
@@ -98,7 +120,8 @@ impl Pipe {
         let desk = Arc::clone(&self.gateway.desk);
         let line = Line::over(self.out.clone());
         if asked.is_modern() {
-            let (id, caller) = (asked.id.clone(), self.caller.clone());
+            let id = asked.id.clone();
+            let caller = self.caller.clone();
             let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &caller, &line).await });
             tokio::spawn(forward(done, self.out.clone()));
             return Ok(());
@@ -126,11 +149,22 @@ impl Pipe {
         Ok(())
     }
 
-    /// The caller is gone: what is under way ends.
-    pub(super) fn finish(&self) {
-        self.modern.cancel_all();
-        if let Some(talk) = &self.talk {
-            talk.end();
+    /// Ends it. Calls under way may end first, for so long; `written` ends when everything they said was written.
+    pub(super) async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
+        let Self { talk, modern, out, .. } = self;
+        // Calls under way hold the others.
+        drop(out);
+        if let Some(talk) = &talk {
+            talk.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        let mut written = pin!(written);
+        if patience.is_zero() || tokio::time::timeout(patience, &mut written).await.is_err() {
+            modern.cancel_all();
+            if let Some(talk) = talk {
+                talk.end();
+            }
+            // Whoever does not read is not waited for.
+            let _ = tokio::time::timeout(LAST_WORDS, written).await;
         }
     }
 

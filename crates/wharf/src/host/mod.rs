@@ -7,18 +7,23 @@ mod builder;
 mod context;
 mod declared;
 mod docking;
+mod duty;
 mod ensemble;
 mod health;
+mod known;
 mod lanes;
 mod load;
 mod local;
 mod offers;
 mod peer;
+mod pins;
+mod reconcile;
 mod register;
 mod run;
 mod scope;
 mod server;
 mod session;
+mod shelf;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -31,6 +36,7 @@ pub use health::Health;
 pub use load::{Load, LoadAll};
 pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
 pub use offers::Everywhere;
+pub use reconcile::Changes;
 pub use session::{Docking, Session, SessionBuilder};
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -47,7 +53,7 @@ use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::Policy;
+use crate::policy::{Live, Policy};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::{Extensions, Memory, State};
 use crate::wire::Json;
@@ -65,7 +71,9 @@ pub struct Host {
 
 /// What all scopes of a host have in common.
 struct Core {
-    policy: Policy,
+    policy: Live<Policy>,
+    /// How long calls may go on at a server that is taken away.
+    drain: Duration,
     validators: Validators,
     events: Bus,
     /// How many sessions there were, and those that there are.
@@ -222,7 +230,7 @@ impl Host {
         }
     }
 
-    /// Where a public name leads. Servers that were not asked yet are asked now.
+    /// Where a public name leads. Servers of which nothing is known are asked now.
     pub async fn route(&self, name: &str) -> Result<Route> {
         if let Some(route) = self.scope.registry.snapshot().route(name) {
             if !self.scope.has_changed(route) {
@@ -234,7 +242,7 @@ impl Host {
                 return Ok(route.clone());
             }
         }
-        let listing = self.tools().await;
+        let listing = self.known_tools().await;
         if let Some(route) = listing.snapshot.route(name) {
             return Ok(route.clone());
         }
@@ -302,9 +310,9 @@ impl Host {
         let asked = futures_util::stream::iter(servers).map(|server| async move {
             let home = self.scope.home(&server);
             let looked = server.look(Some(&home.peer)).await;
-            let answer = looked.map(|(offered, rejected)| {
-                home.publish(&server, offered);
-                rejected
+            let answer = looked.map(|seen| {
+                home.publish(&server, seen.offered);
+                seen.rejected
             });
             (server, answer)
         });
@@ -315,7 +323,14 @@ impl Host {
         for (server, answer) in answers {
             let name = &server.config.name;
             match answer {
-                Ok(rejected) => listing.rejected.extend(rejected.into_iter().map(|r| (name.clone(), r))),
+                Ok(rejected) => {
+                    let given = |r: &Rejected| match ToolName::parse(r.name.raw()) {
+                        Ok(tool) => self.scope.gives(|rules| rules.gives_tool(name, &tool)),
+                        Err(_) => self.scope.gives(|rules| rules.gives_server(name)),
+                    };
+                    let rejected = rejected.iter().filter(|r| given(r));
+                    listing.rejected.extend(rejected.map(|r| (name.clone(), r.clone())));
+                }
                 Err(error) => listing.failed.push((name.clone(), error)),
             }
         }

@@ -158,7 +158,7 @@ impl Host {
         params: &Members,
         mut options: CallOptions<'_>,
     ) -> Result<Json> {
-        let server = self.scope.server(server)?;
+        let server = self.scope.whole_server(server)?;
         self.permit_use(&server, method).await?;
         let relayed = options.relayed.take();
         let mut way = self.scope.way(&server, relayed.as_deref()).await?;
@@ -186,7 +186,7 @@ impl Host {
     where
         F: Future<Output = Result<T>>,
     {
-        let known = self.scope.server(server)?;
+        let known = self.scope.whole_server(server)?;
         self.permit_use(&known, method).await?;
         self.reach(server, ask).await
     }
@@ -197,12 +197,16 @@ impl Host {
     where
         F: Future<Output = Result<T>>,
     {
-        let server = self.scope.server(server)?;
+        let server = self.scope.whole_server(server)?;
+        let _on_duty = server.duty.enter().ok_or_else(|| Error::UnknownServer {
+            name: server.config.name.to_string(),
+            hint: "it was there and is not any more".into(),
+        })?;
         let connection = server.berth.connection().await?;
         match ask(Arc::clone(&server), connection.clone()).await {
             Err(error) if error.is_retryable() && !connection.is_open() => {
                 let connection = server.berth.connection().await?;
-                ask(server, connection).await
+                ask(Arc::clone(&server), connection).await
             }
             ended => ended,
         }
@@ -223,7 +227,7 @@ impl Host {
     where
         F: Future<Output = Result<Offered<T>>>,
     {
-        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled);
+        let servers = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled);
         let asked = futures_util::stream::iter(servers).map(|server| {
             let answer = ask(server.config.name.to_string());
             async move { (server.config.name.clone(), answer.await) }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::ask::{self, Asker};
 use crate::call;
-use crate::catalog::Watchers;
+use crate::catalog::{ListKind, Watchers};
 use crate::connect::{Answering, Connection, Peer, WeakConnection};
 use crate::event::{Bus, Event};
 use crate::mcp::{Era, LogLevel, method};
@@ -19,8 +19,8 @@ use crate::wire::{Json, Members};
 pub(super) struct HostPeer {
     asker: Arc<dyn Asker>,
     events: Bus,
-    /// Servers whose tools changed since they were last asked. A flood of notices is one entry.
-    changed: Mutex<HashSet<ServerName>>,
+    /// Lists that changed since their servers were last asked. A flood of notices is one entry.
+    changed: Mutex<HashSet<(ServerName, ListKind)>>,
     /// Whether there is any, so that a call need not look.
     any_changed: AtomicBool,
     /// Which resources are watched.
@@ -53,24 +53,37 @@ impl HostPeer {
         }
     }
 
-    /// Whether the server's tools changed since this was last asked.
-    pub(super) fn take_changed(&self, server: &ServerName) -> bool {
+    /// Whether a list of the server changed since this was last asked.
+    pub(super) fn take_changed(&self, server: &ServerName, kind: ListKind) -> bool {
+        if !self.any_changed.load(Ordering::Acquire) {
+            return false;
+        }
         let mut changed = self.lock();
-        let removed = changed.remove(server);
+        let removed = changed.remove(&(server.clone(), kind));
         self.any_changed.store(!changed.is_empty(), Ordering::Release);
         removed
     }
 
-    /// The same, without an answer to whoever asks next being different.
+    /// The same for its tools, without an answer to whoever asks next being different.
     pub(super) fn has_changed(&self, server: &ServerName) -> bool {
-        self.any_changed.load(Ordering::Acquire) && self.lock().contains(server)
+        self.any_changed.load(Ordering::Acquire) && self.lock().contains(&(server.clone(), ListKind::Tools))
     }
 
-    /// They changed, and whoever wanted to know could not be told.
-    pub(super) fn mark_changed(&self, server: &ServerName) {
+    /// A list changed: whoever wants it asks for it again.
+    pub(super) fn mark_changed(&self, server: &ServerName, kind: ListKind) {
         let mut changed = self.lock();
-        changed.insert(server.clone());
+        changed.insert((server.clone(), kind));
         self.any_changed.store(true, Ordering::Release);
+    }
+
+    /// Tells that a list is another one now.
+    pub(super) fn tell_changed(&self, server: &ServerName, kind: ListKind) {
+        let server = server.clone();
+        self.events.publish(|| match kind {
+            ListKind::Tools => Event::ToolsChanged { server },
+            ListKind::Prompts => Event::PromptsChanged { server },
+            ListKind::Resources | ListKind::ResourceTemplates => Event::ResourcesChanged { server },
+        });
     }
 
     /// The level that later connections to the server are told too.
@@ -112,11 +125,11 @@ impl HostPeer {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<ServerName>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<(ServerName, ListKind)>> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn log(&self, server: &ServerName, params: Option<&Json>) {
+    fn tell_log(&self, server: &ServerName, params: Option<&Json>) {
         self.events.publish(|| {
             let text = |key: &str| {
                 let value = params.and_then(|p| p.member(key));
@@ -160,23 +173,30 @@ impl Peer for HostPeer {
         Box::pin(ask::answer(Arc::clone(&self.asker), server.clone(), method.to_owned(), params))
     }
 
+    fn log(&self, server: &ServerName, params: &Json) {
+        self.asker.log(server, params);
+    }
+
     fn notification(&self, server: &ServerName, name: &str, params: Option<&Json>) -> bool {
         match name {
             method::TOOLS_CHANGED => {
-                self.mark_changed(server);
-                self.events.publish(|| Event::ToolsChanged { server: server.clone() });
+                self.mark_changed(server, ListKind::Tools);
+                self.tell_changed(server, ListKind::Tools);
                 true
             }
             method::MESSAGE => {
-                self.log(server, params);
+                self.tell_log(server, params);
                 true
             }
             method::RESOURCES_CHANGED => {
-                self.events.publish(|| Event::ResourcesChanged { server: server.clone() });
+                self.mark_changed(server, ListKind::Resources);
+                self.mark_changed(server, ListKind::ResourceTemplates);
+                self.tell_changed(server, ListKind::Resources);
                 true
             }
             method::PROMPTS_CHANGED => {
-                self.events.publish(|| Event::PromptsChanged { server: server.clone() });
+                self.mark_changed(server, ListKind::Prompts);
+                self.tell_changed(server, ListKind::Prompts);
                 true
             }
             method::RESOURCE_UPDATED => {

@@ -65,6 +65,12 @@ impl Outcome {
         }
     }
 
+    /// Takes an answer that is no end of the matter: a question or a task, passed on to a caller who can go on with it.
+    pub(crate) fn unfinished(server: ServerName, tool: ToolName, raw: Json) -> Self {
+        let (server, tool) = (Some(server), Some(tool));
+        Self { server, tool, took: Duration::ZERO, success: true, reason: None, error: None, raw }
+    }
+
     /// Takes the error that ended a call, or kept it from being sent.
     pub fn from_error(server: ServerName, tool: ToolName, error: Error) -> Self {
         Self { server: Some(server), tool: Some(tool), ..Self::not_found(error) }
@@ -143,9 +149,7 @@ fn check(raw: &Json) -> Result<bool, String> {
         return Err("the result of `tools/call` is not an object".into());
     }
     let [kind, content, is_error] = raw.pick(["resultType", "content", "isError"]);
-    // A question or a task gets here only if it is passed on to a caller who can make something of it.
-    const KNOWN: [&str; 3] = ["\"complete\"", "\"input_required\"", "\"task\""];
-    if let Some(kind) = kind.filter(|k| !KNOWN.contains(&k.as_str())) {
+    if let Some(kind) = kind.filter(|k| k.as_str() != "\"complete\"") {
         let kind: String = kind.as_str().chars().take(80).collect();
         let shown = crate::text::Escaped(&kind);
         return Err(format!("the result of `tools/call` has the unknown `resultType` {shown}"));

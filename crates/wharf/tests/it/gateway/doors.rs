@@ -26,7 +26,7 @@ async fn gwy_01_without_the_right_key_nothing_behind_is_contacted() {
     let log = at(&files, "log");
     let host = host([puppet("pup", &Puppet::of(Era::Modern).log(&log))]).await;
     let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
-    let door = open_with(host, |b| b.callers(Callers::Keys([key].into()))).await;
+    let door = open_with(host, |b| b.callers(Callers::default().keys([key]))).await;
     let right = format!("Bearer {KEY}");
     let prefix = format!("Bearer {}", &KEY[..20]);
     let wrong = ["Bearer", "Bearer ", "Bearer wrong", prefix.as_str(), KEY, "Basic d2hhcmY6", "Bearer a b"];
@@ -109,7 +109,7 @@ async fn gwy_04_an_address_that_others_reach_needs_callers_with_keys() {
         gateway.may_listen(at(own)).unwrap();
     }
     let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
-    let keyed = Gateway::builder(empty().await).callers(Callers::Keys([key].into())).build().unwrap();
+    let keyed = Gateway::builder(empty().await).callers(Callers::default().keys([key])).build().unwrap();
     keyed.may_listen(at("0.0.0.0:80")).unwrap();
 }
 
@@ -155,7 +155,7 @@ async fn gwy_05_headers_that_say_something_else_than_the_body_are_refused() {
 async fn gwy_07_a_session_is_found_only_by_its_own_caller() {
     let keys = ["ann", "bob"]
         .map(|name| Key::new(CallerName::parse(name).unwrap(), Key::hash(&format!("{KEY}{name}"))));
-    let door = open_with(empty().await, |b| b.callers(Callers::Keys(keys.into()))).await;
+    let door = open_with(empty().await, |b| b.callers(Callers::default().keys(keys))).await;
     let name = door.name();
     let ask = async |caller: &str, session: Option<&str>, message: serde_json::Value| {
         let key = format!("Bearer {KEY}{caller}");

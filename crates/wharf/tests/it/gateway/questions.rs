@@ -119,7 +119,7 @@ async fn l31_a_state_of_one_caller_is_no_use_to_another() {
     ] {
         let host = quick().server(puppet("pup", &script)).start().await.unwrap();
         let key = |name: &str| Key::new(CallerName::parse(name).unwrap(), Key::hash(name));
-        let keys = Callers::Keys([key("ann"), key("bob")].into());
+        let keys = Callers::default().keys([key("ann"), key("bob")]);
         let door = open_with(host, |builder| builder.callers(keys)).await;
         let call = async |who: &str, more: Value| {
             let mut params = json!({"name": "pup_echo", "arguments": {}});
@@ -255,7 +255,7 @@ async fn l33_callers_who_can_be_asked_do_not_share_a_legacy_server() {
     let script = Puppet::of(Era::Legacy).log(&log);
     let host = quick().server(puppet("pup", &script)).start().await.unwrap();
     let key = |name: &str| Key::new(CallerName::parse(name).unwrap(), Key::hash(name));
-    let keys = Callers::Keys([key("ann"), key("bob")].into());
+    let keys = Callers::default().keys([key("ann"), key("bob")]);
     let door = open_with(host, |builder| builder.callers(keys)).await;
     let call = async |who: &str, capabilities: Value| {
         let mut params = json!({"name": "pup_echo", "arguments": {}});

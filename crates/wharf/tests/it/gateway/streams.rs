@@ -182,7 +182,7 @@ async fn l31_the_oldest_callers_hear_everything_on_one_stream() {
 async fn l31_a_stream_of_the_oldest_transport_is_its_callers_own() {
     let key = |name: &str| Key::new(CallerName::parse(name).unwrap(), Key::hash(name));
     let script = Puppet::of(Era::Legacy);
-    let callers = Callers::Keys(vec![key("ada"), key("bob")].into());
+    let callers = Callers::default().keys([key("ada"), key("bob")]);
     let door = open_with(host([puppet("pup", &script)]).await, |b| b.callers(callers)).await;
     let mut ada = Old::open(&door, Some("ada")).await;
     let thief = Old { key: Some("bob"), place: ada.place.clone(), ..Old::open(&door, Some("bob")).await };
