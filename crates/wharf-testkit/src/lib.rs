@@ -10,6 +10,7 @@
 
 use std::path::PathBuf;
 
+pub mod fixture;
 pub mod http;
 pub mod model;
 pub mod puppet;
@@ -18,6 +19,7 @@ pub mod rmcp_peer;
 pub mod socket;
 
 pub use self::http::{HttpPuppet, Recorded, Reply, SseStep};
+pub use fixture::{Fixture, Kind, Place};
 pub use model::{Dialect, ScriptedModel};
 pub use puppet::{Crash, Era, Grandchild, Puppet, Script, Step};
 pub use socket::{UnixPuppet, WsPuppet};
@@ -36,6 +38,14 @@ pub fn puppet_path() -> PathBuf {
 /// If it was not built.
 pub fn rmcp_peer_path() -> PathBuf {
     built("rmcp-peer")
+}
+
+/// Where the binary of the fixture for the conformance suite lies.
+///
+/// # Panics
+/// If it was not built.
+pub fn fixture_path() -> PathBuf {
+    built("fixture")
 }
 
 /// Where the host that tests kill lies.
