@@ -34,9 +34,7 @@ impl Desk {
         params: Option<&Json>,
         visit: &Visit,
     ) -> Result<Json, RpcError> {
-        if !capabilities::has(self.capabilities.of(scope).await, method) {
-            return Err(unknown(method));
-        }
+        self.require(scope, method).await?;
         match method {
             method::PROMPTS_LIST => self.offers.page(scope, Kind::Prompts, params).await,
             method::RESOURCES_LIST => self.offers.page(scope, Kind::Resources, params).await,
@@ -46,6 +44,12 @@ impl Desk {
             method::COMPLETE => self.complete(scope, params, visit).await,
             _ => Err(unknown(method)),
         }
+    }
+
+    /// What nobody behind the gateway has is no method here.
+    pub(super) async fn require(&self, scope: &Session, method: &str) -> Result<(), RpcError> {
+        let declared = self.capabilities.of(scope).await;
+        capabilities::has(declared, method).then_some(()).ok_or_else(|| unknown(method))
     }
 
     async fn prompt(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {

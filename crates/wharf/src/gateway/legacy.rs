@@ -241,7 +241,10 @@ impl Talk {
         let params = asked.params.as_ref();
         match asked.method.as_str() {
             method::PING => Ok(Json::empty_object()),
-            method::SET_LEVEL => self.set_level(params),
+            method::SET_LEVEL => {
+                desk.require(&self.scope(desk)?, method::SET_LEVEL).await?;
+                self.set_level(params)
+            }
             method::SUBSCRIBE => self.watch(desk, params).await,
             method::UNSUBSCRIBE => self.unwatch(params),
             name => {
