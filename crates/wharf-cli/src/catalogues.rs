@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,6 +25,8 @@ pub(crate) struct CatalogFolder {
 
 /// More than that many configurations are not remembered; those that were written longest ago go first.
 const MOST: usize = 500;
+/// The bits by which others than the owner may write.
+const OTHERS_WRITE: u32 = 0o022;
 /// How much of each hash is in a file's name.
 const DIGITS: usize = 12;
 
@@ -40,6 +43,10 @@ impl CatalogFolder {
 
     fn read(path: &Path) -> Result<Option<Catalogue>, String> {
         let Ok(file) = File::open(path) else { return Ok(None) };
+        let facts = file.metadata().map_err(|error| format!("it cannot be read: {error}"))?;
+        if facts.permissions().mode() & OTHERS_WRITE != 0 {
+            return Err("others can write it".into());
+        }
         let mut bytes = Vec::new();
         let read = file.take(CATALOGUE_MAX as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|error| format!("it cannot be read: {error}"))?;
@@ -65,6 +72,8 @@ impl CatalogStore for CatalogFolder {
         match Self::read(&path) {
             Ok(catalogue) => catalogue?.servers.remove(server),
             Err(why) => {
+                // What replaces it is the owner's alone.
+                let _ = fs::remove_file(&path);
                 let path = wharf::text::Escaped(&path.display().to_string()).to_string();
                 let why = wharf::text::Escaped(&why).to_string();
                 self.ui.warn(format_args!("{path}, which says what `{server}` offers, is not used: {why}"));

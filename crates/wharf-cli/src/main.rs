@@ -2,6 +2,7 @@
 
 mod app;
 mod arguments;
+mod catalogues;
 mod cli;
 mod commands;
 mod demo;
@@ -10,6 +11,7 @@ mod events;
 mod exit;
 mod failure;
 mod output;
+mod reload;
 mod repl;
 mod terminal;
 mod world;

@@ -26,9 +26,12 @@ pub struct UnixPuppet(JoinHandle<()>);
 #[derive(Debug)]
 pub struct WsPuppet {
     at: SocketAddr,
-    heads: Arc<Mutex<Vec<Vec<(String, String)>>>>,
+    heads: Arc<Mutex<Vec<Head>>>,
     listening: JoinHandle<()>,
 }
+
+/// The headers of a request.
+pub type Head = Vec<(String, String)>;
 
 /// What a scripted WebSocket does with its connection.
 pub type Act = Arc<dyn Fn(WebSocketStream<TcpStream>) -> Acting + Send + Sync>;
@@ -110,7 +113,7 @@ impl WsPuppet {
     }
 
     /// The headers of the requests that became WebSockets, one list a connection.
-    pub fn heads(&self) -> Vec<Vec<(String, String)>> {
+    pub fn heads(&self) -> Vec<Head> {
         self.heads.lock().unwrap().clone()
     }
 }
@@ -121,10 +124,7 @@ impl Drop for WsPuppet {
     }
 }
 
-async fn greet(
-    stream: TcpStream,
-    seen: &Mutex<Vec<Vec<(String, String)>>>,
-) -> Option<WebSocketStream<TcpStream>> {
+async fn greet(stream: TcpStream, seen: &Mutex<Vec<Head>>) -> Option<WebSocketStream<TcpStream>> {
     #[expect(clippy::result_large_err, reason = "the type of the callback is not ours")]
     let look = |request: &Request, mut response: Response| {
         let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();

@@ -125,6 +125,10 @@ impl AddArgs {
         if !is_program && !self.env.is_empty() {
             return Err(Failure::usage("variables are for programs; an address takes headers (-H)"));
         }
+        let is_socket = entry.url.as_ref().is_some_and(|url| url.starts_with("unix:"));
+        if is_socket && !self.header.is_empty() {
+            return Err(Failure::usage("headers are for addresses of the web; a Unix socket has none"));
+        }
         if is_program && !self.header.is_empty() {
             return Err(Failure::usage("headers are for addresses; a program takes variables (-e)"));
         }

@@ -14,12 +14,13 @@ use wharf::gateway::{Callers, Gateway, UnixDoor};
 
 use crate::app::{App, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
+use crate::reload;
 
 /// Serve every configured server as one MCP server
 ///
 /// Agents and editors are pointed at one address and find the tools of all servers there, whichever revision of the
-/// protocol they and the servers speak. Without any configuration the built-in demo server is served. Ctrl-C lets calls
-/// that are under way end.
+/// protocol they and the servers speak. Without any configuration the built-in demo server is served. Edits of the
+/// configuration apply without a restart; SIGHUP applies them at once. Ctrl-C lets calls that are under way end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -63,8 +64,12 @@ impl ServeArgs {
         setup.report(app, None)?;
         let servers: Vec<ServerConfig> = setup.listed().filter(|server| server.enabled).cloned().collect();
         warn_of_strangers(app, &setup);
-        let open = app.open(&setup, servers, Decline).await?;
-        let served = self.serve(app, &setup, &open).await;
+        let open = app.open_to_stay(&setup, servers, Decline).await?;
+        let gateway = self.gateway(app, &setup, &open)?;
+        let served = tokio::select! {
+            served = self.serve(app, &gateway, &open) => served,
+            () = reload::follow(app, &open.host, setup) => Ok(()),
+        };
         open.close().await;
         served
     }
@@ -84,7 +89,7 @@ impl ServeArgs {
         }
     }
 
-    async fn serve(&self, app: &App, setup: &Setup, open: &OpenHost) -> Result<()> {
+    fn gateway(&self, app: &App, setup: &Setup, open: &OpenHost) -> Result<Gateway> {
         let mut gateway = Gateway::builder(open.host.clone())
             .hosts(self.hosts.iter().cloned())
             .origins(self.origins.iter().cloned())
@@ -93,7 +98,10 @@ impl ServeArgs {
         if let Some(rules) = &setup.config.callers {
             gateway = gateway.rules(rules.clone());
         }
-        let gateway = gateway.build()?;
+        Ok(gateway.build()?)
+    }
+
+    async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost) -> Result<()> {
         if self.stdio {
             let input = BufReader::new(tokio::io::stdin());
             return tokio::select! {

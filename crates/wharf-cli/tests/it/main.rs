@@ -15,6 +15,7 @@ mod guide;
 mod keys;
 mod listing;
 mod provider;
+mod reload;
 mod render;
 mod serve;
 mod prompts;

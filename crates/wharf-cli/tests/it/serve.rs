@@ -91,19 +91,22 @@ fn l30_a_gateway_at_a_unix_socket_is_a_server_and_survives_its_own_death() {
         assert_eq!(said["path"], path.to_str().unwrap());
         Serving { child, url: url.clone() }
     };
-    desk.run(&["add", "all", &url]).ok();
+    // Its own file: a gateway that is its own server would wait for itself.
+    let file = desk.home().join("gateway.json");
+    std::fs::write(&file, json!({"mcpServers": {"all": {"type": "unix", "url": url}}}).to_string()).unwrap();
+    let file = file.display().to_string();
     let mut serving = start();
     let twice =
         desk.command(&["serve", "--unix", path.to_str().unwrap()]).stdin(Stdio::null()).output().unwrap();
     assert!(String::from_utf8_lossy(&twice.stderr).contains("somebody listens there already"), "{twice:?}");
-    let said = desk.run(&["call", "all", "demo_echo", "message=through"]);
+    let said = desk.run(&["--config", &file, "call", "all", "demo_echo", "message=through"]);
     assert_eq!((said.code, said.out.trim()), (0, "through"), "{said:?}");
 
     serving.child.kill().unwrap();
     serving.child.wait().unwrap();
     assert!(path.exists(), "one that is killed leaves its socket behind");
     let serving = start();
-    let said = desk.run(&["call", "all", "demo_echo", "message=again"]);
+    let said = desk.run(&["--config", &file, "call", "all", "demo_echo", "message=again"]);
     assert_eq!((said.code, said.out.trim()), (0, "again"), "{said:?}");
     assert_eq!(serving.stop(), 0);
     assert!(!path.exists());

@@ -55,7 +55,8 @@ const TOOLS: List = List { method: method::TOOLS_LIST, key: "tools", name: "name
 impl Catalog {
     /// Asks for every page of the server's tools. A server without tools has an empty catalogue.
     pub async fn fetch(connection: &Connection, timeout: Duration) -> Result<Self> {
-        let mut reading = Reading { http: connection.transport() != "stdio", ..Reading::default() };
+        let mut reading =
+            Reading { http: matches!(connection.transport(), "http" | "sse"), ..Reading::default() };
         match TOOLS.walk(connection, timeout, |raw| reading.tool(raw)).await {
             // A server that has no tools may not know the question.
             Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND && reading.is_empty() => {}

@@ -92,13 +92,23 @@ pub(super) async fn converse(gateway: &Gateway, upgrade: Upgrade, mut closed: wa
                 }
             }
         };
+        let mut deaf = false;
         let end = tokio::select! {
             end = reading => Some(end),
-            () = &mut writing => Some(FrameEnd::Over("it does not read".into())),
+            () = &mut writing => {
+                deaf = true;
+                Some(FrameEnd::Over("it does not read".into()))
+            }
             _ = closed.wait_for(|closed| *closed) => None,
         };
         let patience = if end.is_some() { Duration::ZERO } else { settings.drain };
-        pipe.leave(writing, patience).await;
+        let written = async {
+            // What has ended is not asked again.
+            if !deaf {
+                writing.await;
+            }
+        };
+        pipe.leave(written, patience).await;
         end.map_or(CLOSING, |end| end.code())
     };
     let _ = tokio::time::timeout(GOODBYE, speaking.close(goodbye, hearing)).await;

@@ -171,9 +171,10 @@ fn last_list<T: Listed>(server: &Server) -> Last<T> {
 async fn look<T: Listed>(server: &Server, peer: &HostPeer) -> Result<Offered<T>> {
     let connection = server.connection().await?;
     let lasts = connection.info().offers_flag(T::KIND.capability(), "listChanged");
-    let ask = || async {
-        let list = T::fetch(&connection, server.config.timeout).await?;
-        server.keep(Some(peer), &connection, T::KIND, || {
+    let connected = &connection;
+    let ask = |told: bool| async move {
+        let list = T::fetch(connected, server.config.timeout).await?;
+        server.keep((!told).then_some(peer), connected, T::KIND, || {
             let parts = list.items.iter().map(T::parts);
             parts.map(|(name, raw)| (name.to_owned(), raw.clone())).collect()
         });

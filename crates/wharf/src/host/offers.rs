@@ -203,6 +203,11 @@ impl Host {
             hint: "it was there and is not any more".into(),
         })?;
         let connection = server.berth.connection().await?;
+        if server.is_unconfirmed() {
+            let (host, server) = (self.clone(), Arc::clone(&server));
+            // What fails is found out when somebody needs a tool.
+            tokio::spawn(async move { drop(host.confirm(&server).await) });
+        }
         match ask(Arc::clone(&server), connection.clone()).await {
             Err(error) if error.is_retryable() && !connection.is_open() => {
                 let connection = server.berth.connection().await?;

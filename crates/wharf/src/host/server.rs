@@ -98,9 +98,10 @@ impl Server {
     /// something changed, or if it was connected anew.
     pub(super) async fn look(&self, peer: Option<&HostPeer>) -> Result<Seen> {
         let connection = self.connection().await?;
-        let ask = || async {
-            let catalog = Catalog::fetch(&connection, self.config.timeout).await?;
-            self.keep(peer, &connection, ListKind::Tools, || {
+        let connected = &connection;
+        let ask = |told: bool| async move {
+            let catalog = Catalog::fetch(connected, self.config.timeout).await?;
+            self.keep(peer.filter(|_| !told), connected, ListKind::Tools, || {
                 catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect()
             });
             Ok(self.seen(catalog.tools, catalog.rejected))
@@ -132,7 +133,7 @@ impl Server {
         self.pins.is_some() && self.berth.live().is_none_or(|connection| !self.tools.is_of(&connection))
     }
 
-    /// Writes a list down, and tells whoever saw another one before.
+    /// Writes a list down, and tells whoever saw another one before, unless the server told them.
     pub(super) fn keep(
         &self,
         peer: Option<&HostPeer>,

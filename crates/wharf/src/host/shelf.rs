@@ -68,13 +68,14 @@ impl<V: Clone> Shelf<V> {
         }
     }
 
-    /// The list as it is now. `lasts` says whether it stays true until the server says otherwise.
+    /// The list as it is now. `lasts` says whether it stays true until the server says otherwise. `ask` is told whether
+    /// the server said so.
     pub(super) async fn look<F: Future<Output = Result<V>>>(
         &self,
         connection: &Connection,
         peer: Option<&HostPeer>,
         lasts: bool,
-        ask: impl FnOnce() -> F,
+        ask: impl FnOnce(bool) -> F,
     ) -> Result<V> {
         let _asked_once = self.asking.lock().await;
         let server = connection.server();
@@ -87,7 +88,7 @@ impl<V: Clone> Shelf<V> {
             return Ok(seen.list.clone());
         }
         let mut change = peer.map(|peer| Change { peer, server, kind: self.kind, open: changed });
-        let list = ask().await?;
+        let list = ask(changed).await?;
         if let Some(change) = &mut change {
             change.open = false;
         }

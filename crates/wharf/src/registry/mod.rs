@@ -195,7 +195,7 @@ impl Registry {
                 View { snapshot: Arc::new(Snapshot::build(offers, &self.names, None)), below: None }
             }
             // With nothing of its own it sees what everybody sees: the very same snapshot.
-            Some((_, shared)) if self.sees == Sees::All && offers.values().flatten().next().is_none() => {
+            Some((_, shared)) if self.sees_all() && offers.values().flatten().next().is_none() => {
                 let snapshot = shared.snapshot();
                 View { snapshot: Arc::clone(&snapshot), below: Some(snapshot) }
             }
@@ -211,6 +211,10 @@ impl Registry {
         let snapshot = Arc::clone(&view.snapshot);
         self.view.store(Arc::new(view));
         snapshot
+    }
+
+    fn sees_all(&self) -> bool {
+        self.sees == Sees::All && self.given.is_none()
     }
 
     fn lock(&self) -> MutexGuard<'_, IndexMap<Key, Option<Offer>>> {

@@ -1,11 +1,20 @@
 //! Wharf as the client of a server behind a socket: eras, order, limits, losses, and what is left after the end.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use wharf::event::State;
+use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
+use tokio_tungstenite::tungstenite::Message;
+use wharf::Host;
+use wharf::config::ServerConfig;
+use wharf::event::{Event, State};
+use wharf::names::ServerName;
+use wharf::outcome::Outcome;
 use wharf::wire::{Json, Limits};
-use wharf_testkit::{Crash, Era, Puppet, Step};
+use wharf_testkit::{Crash, Era, Puppet, Step, UnixPuppet, WsPuppet};
 
 use super::{BOTH, Through};
 use crate::support::{
@@ -234,4 +243,109 @@ async fn l30_a_socket_that_is_not_there_yet_is_an_error_that_may_be_tried_again(
 fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+/// Starts a call with so many bytes.
+fn call(host: &Host, bytes: usize) -> JoinHandle<Outcome> {
+    let (host, arguments) = (host.clone(), json!({ "text": "x".repeat(bytes) }));
+    tokio::spawn(async move { host.call("pup_echo", arguments).await })
+}
+
+/// Waits until so many calls were handed to their connections.
+async fn handed_over(events: &mut broadcast::Receiver<Event>, calls: usize) {
+    let mut seen = 0;
+    while seen < calls {
+        let event = soon("a call is sent", events.recv()).await;
+        if let Ok(Event::Traffic { sent: true, message, .. }) = event {
+            seen += usize::from(message.raw().contains("tools/call"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn l30_a_call_that_never_left_for_a_unix_socket_is_made_again_and_one_that_did_is_not() {
+    let files = folder();
+    let pid = at(&files, "pid");
+    // Deaf after the handshake and the list.
+    let deaf = Puppet::of(Era::Legacy).pid(&pid).with(|s| s.deaf_after = Some(4));
+    let mut server = Through::Unix.listen(&deaf).await;
+    server.config.debug = true;
+    let host = server.host().await;
+    soon("the list", host.tools()).await;
+    let mut events = host.events().subscribe();
+    let large = call(&host, 4 * 1024 * 1024);
+    handed_over(&mut events, 1).await;
+    let small = call(&host, 1);
+    handed_over(&mut events, 1).await;
+    // The next connection finds one that hears.
+    let (path, log) = (at(&server.files, "s"), at(&files, "log"));
+    std::fs::remove_file(&path).unwrap();
+    server.unix = Some(UnixPuppet::listen(&path, &Puppet::new().log(&log)));
+    kill(pid_in(&pid).await);
+    let (large, small) = (soon("a call", large).await.unwrap(), soon("a call", small).await.unwrap());
+    assert_eq!(error(&large).kind(), "unknown_outcome", "a part of it left");
+    assert!(small.success, "{small:?}");
+    assert_eq!(count(&received(&log), "tools/call"), 1, "the small one, and no other");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l30_a_call_that_never_left_for_a_websocket_is_made_again_and_one_that_did_is_not() {
+    let (read, mut was_read) = tokio::sync::mpsc::channel::<()>(1);
+    let (hang_up, hung_up) = tokio::sync::watch::channel(false);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let calls = Arc::clone(&heard);
+    let server = WsPuppet::acting(Arc::new(move |mut socket| {
+        let (read, mut hung_up, calls) = (read.clone(), hung_up.clone(), Arc::clone(&calls));
+        let first = !*hung_up.borrow();
+        Box::pin(async move {
+            while let Some(Ok(Message::Text(text))) = socket.next().await {
+                let asked: Value = serde_json::from_str(&text).unwrap();
+                let result = match asked["method"].as_str().unwrap() {
+                    "server/discover" => {
+                        json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+                    }
+                    "tools/list" => json!({"resultType": "complete", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
+                    _ => {
+                        calls.lock().unwrap().push(text.len());
+                        if first {
+                            break;
+                        }
+                        json!({"resultType": "complete", "content": []})
+                    }
+                };
+                let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
+                socket.send(Message::text(answer.to_string())).await.unwrap();
+            }
+            // From the first call on the first connection is read no more.
+            let _ = read.send(()).await;
+            let _ = hung_up.wait_for(|so| *so).await;
+        })
+    }))
+    .await;
+    let mut config = ServerConfig::websocket(ServerName::parse("pup").unwrap(), &server.url()).unwrap();
+    config.debug = true;
+    let host = quick().server(config).start().await.unwrap();
+    soon("the list", host.tools()).await;
+    let mut events = host.events().subscribe();
+    let first = call(&host, 1);
+    soon("the first is read", was_read.recv()).await.unwrap();
+    // More than any socket takes: what comes after it cannot have left.
+    let second = call(&host, 16 * 1024 * 1024);
+    handed_over(&mut events, 2).await;
+    let third = call(&host, 1);
+    handed_over(&mut events, 1).await;
+    hang_up.send(true).unwrap();
+    let ended = [first, second, third];
+    let mut outcomes = Vec::new();
+    for call in ended {
+        outcomes.push(soon("a call", call).await.unwrap());
+    }
+    assert_eq!(error(&outcomes[0]).kind(), "unknown_outcome", "it was read");
+    assert!(outcomes[2].success, "{:?}", outcomes[2].error);
+    // The second may have left in part or not at all; then it came once more. None came twice.
+    let large = heard.lock().unwrap().iter().filter(|bytes| **bytes > 1_000_000).count();
+    assert_eq!(large, usize::from(outcomes[1].success), "{:?}", outcomes[1].error);
+    assert_eq!(heard.lock().unwrap().len(), 2 + large);
+    host.close().await;
 }

@@ -156,10 +156,8 @@ async fn l30_frames_of_callers_follow_the_rules() {
 
     for (bytes, code) in [(&b"\x81\x02{}"[..], 1002_u16), (b"\x81\x82\0\0\0\0\xff\xfe", 1007)] {
         let mut raw = TcpStream::connect(&served.url[5..served.url.len() - 4]).await.unwrap();
-        let head = format!(
-            "GET /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n\
-             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        );
+        let head = "GET /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         raw.write_all(head.as_bytes()).await.unwrap();
         raw.write_all(bytes).await.unwrap();
         let mut all = Vec::new();

@@ -27,7 +27,7 @@ const BOTH: [Through; 2] = [Through::Unix, Through::Ws];
 struct Listening {
     config: ServerConfig,
     files: tempfile::TempDir,
-    _unix: Option<UnixPuppet>,
+    unix: Option<UnixPuppet>,
     ws: Option<WsPuppet>,
 }
 
@@ -39,12 +39,12 @@ impl Through {
             Self::Unix => {
                 let path = at(&files, "s");
                 let unix = UnixPuppet::listen(&path, script);
-                Listening { config: ServerConfig::unix(name, path), files, _unix: Some(unix), ws: None }
+                Listening { config: ServerConfig::unix(name, path), files, unix: Some(unix), ws: None }
             }
             Self::Ws => {
                 let ws = WsPuppet::listen(script).await;
                 let config = ServerConfig::websocket(name, &ws.url()).unwrap();
-                Listening { config, files, _unix: None, ws: Some(ws) }
+                Listening { config, files, unix: None, ws: Some(ws) }
             }
         }
     }
