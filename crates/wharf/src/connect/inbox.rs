@@ -352,8 +352,10 @@ impl Inbox {
         }
         let (mut calls, mut found) = (0, None);
         self.pending.each(|waiting| {
-            if waiting.life.standing.is_none() {
-                (calls, found) = (calls + 1, of(&waiting.life));
+            let life = &waiting.life;
+            // What nobody goes with and is no call of a tool is our own housekeeping.
+            if life.standing.is_none() && (life.companion.is_some() || life.tool.is_some()) {
+                (calls, found) = (calls + 1, of(life));
             }
         });
         found.filter(|_| calls == 1)
