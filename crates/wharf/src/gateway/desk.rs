@@ -20,12 +20,13 @@ use super::news::{self, News};
 use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
+use super::tasks;
 use super::visit::Visit;
 use crate::config::CallerTable;
 use crate::connect::Progress;
 use crate::error::{Error, Result};
 use crate::host::{CallOptions, Host, Session};
-use crate::mcp::{LogLevel, code, method};
+use crate::mcp::{Era, LogLevel, code, method};
 use crate::names::CallerName;
 use crate::outcome::Outcome;
 use crate::policy::Permission;
@@ -127,8 +128,8 @@ impl Desk {
     }
 
     /// What the whole can do for a caller, as a server says it.
-    pub(super) async fn capabilities(&self, caller: &CallerName) -> Result<Json> {
-        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await))
+    pub(super) async fn capabilities(&self, caller: &CallerName, era: Era) -> Result<Json> {
+        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await, era))
     }
 
     /// Answers one request.
@@ -141,8 +142,29 @@ impl Desk {
     ) -> Result<Json, RpcError> {
         match method {
             method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
-            method::TOOLS_CALL => call(&self.gate, scope, params, visit).await,
+            method::TOOLS_CALL => self.call(scope, params, visit).await,
             _ => self.offered(scope, method, params, visit).await,
+        }
+    }
+
+    async fn call(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
+        let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
+        let [name, arguments] = params.pick(["name", "arguments"]);
+        let name: String =
+            name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
+        let server = scope.snapshot().route(&name).map(|route| route.server.clone());
+        let _pass = self.gate.enter(scope.agent(), server.as_ref()).await?;
+        let arguments = arguments.unwrap_or_else(Json::empty_object);
+        let mut report = |progress: Progress| visit.line.progress(&progress);
+        let relayed = Some(Arc::clone(&visit.relayed));
+        let options = CallOptions { on_progress: Some(&mut report), relayed, ..CallOptions::default() };
+        let outcome = scope.call_with(&name, arguments, options).await;
+        let server = outcome.server.clone();
+        match (said(outcome)?, server) {
+            (result, Some(server)) if tasks::is_task(&result) => {
+                Ok(self.begun(scope.agent(), &server, &result))
+            }
+            (result, _) => Ok(result),
         }
     }
 
@@ -177,19 +199,6 @@ impl Desk {
     fn scopes(&self) -> MutexGuard<'_, HashMap<ScopeKey, (Session, Instant)>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-async fn call(gate: &Gate, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
-    let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
-    let [name, arguments] = params.pick(["name", "arguments"]);
-    let name: String = name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
-    let server = scope.snapshot().route(&name).map(|route| route.server.clone());
-    let _pass = gate.enter(scope.agent(), server.as_ref()).await?;
-    let arguments = arguments.unwrap_or_else(Json::empty_object);
-    let mut report = |progress: Progress| visit.line.progress(&progress);
-    let relayed = Some(Arc::clone(&visit.relayed));
-    let options = CallOptions { on_progress: Some(&mut report), relayed, ..CallOptions::default() };
-    said(scope.call_with(&name, arguments, options).await)
 }
 
 /// What a caller is told of an outcome: the tool's own answer as it is, and of what went wrong on the way what the

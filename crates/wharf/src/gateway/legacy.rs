@@ -26,7 +26,7 @@ use super::reel::{ALWAYS, Reels};
 use super::visit::{self, Said, Visit};
 use super::watching::Watches;
 use crate::host::Session as Scope;
-use crate::mcp::{LogLevel, Revision, code, meta, method};
+use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
 use crate::wire::{Json, Members, Message, RpcError, response_error, response_result};
 
@@ -207,7 +207,7 @@ impl Talk {
 
     /// The answer to `initialize`.
     pub(super) async fn greeting(&self, desk: &Desk, id: &Json) -> Vec<u8> {
-        let capabilities = match desk.capabilities(&self.caller).await {
+        let capabilities = match desk.capabilities(&self.caller, Era::Legacy).await {
             Ok(capabilities) => capabilities,
             Err(error) => return response_error(id, &error.into()),
         };

@@ -16,7 +16,7 @@ use super::mirrored::{Mirrored, decoded};
 use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::visit::{self, Said, Visit};
-use crate::mcp::{LogLevel, Revision, code, meta, method};
+use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
 use crate::wire::{Json, Members, RpcError, response_error, response_result};
 
@@ -131,9 +131,9 @@ impl Asked {
             | method::SUBSCRIBE
             | method::UNSUBSCRIBE => return Err(unknown(&self.method)),
             name => {
-                // Nobody is asked anything on the way to these: they need no capabilities.
+                // Nobody is asked anything on the way to these: all that matters is which extensions the caller knows.
                 let mut said = Said::read(self.params.as_ref());
-                said.capabilities = Some(Json::empty_object());
+                said.capabilities = Some(visit::extensions(said.capabilities.as_ref()));
                 let scope = desk.scope(caller)?;
                 let nobody = Arc::new(Inquirer::absent(Json::empty_object()));
                 let visit = Visit::modern(said, line.clone(), nobody);
@@ -225,6 +225,7 @@ impl Asked {
         let key = match self.method.as_str() {
             method::TOOLS_CALL | method::PROMPTS_GET => "name",
             method::RESOURCES_READ => "uri",
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => "taskId",
             _ => return Ok(()),
         };
         match self.params.as_ref().and_then(|p| p.member(key)).and_then(|name| name.to::<String>().ok()) {
@@ -252,7 +253,7 @@ fn whole(asked: &Asked, result: Result<Json, RpcError>) -> Reply {
 async fn discovered(desk: &Desk, caller: &CallerName) -> Result<Json, RpcError> {
     let mut result = Members::new();
     result.json("supportedVersions", &Json::of(&[Revision::NEWEST_MODERN.as_str()]));
-    result.json("capabilities", &desk.capabilities(caller).await?);
+    result.json("capabilities", &desk.capabilities(caller, Era::Modern).await?);
     if let Some(instructions) = &desk.instructions {
         result.text("instructions", instructions);
     }
@@ -271,7 +272,11 @@ fn dressed(result: &Json, desk: &Desk, ttl: Option<u64>) -> Json {
         dressed.text("resultType", "complete");
     }
     let complete = kind.is_none_or(|kind| kind.as_str() == "\"complete\"");
-    dressed.append_without(result, &["_meta", "ttlMs", "cacheScope"]);
+    // A task has a `ttlMs` of its own.
+    match ttl {
+        Some(_) => dressed.append_without(result, &["_meta", "ttlMs", "cacheScope"]),
+        None => dressed.append_without(result, &["_meta"]),
+    };
     if let (Some(ttl), true) = (ttl, complete) {
         // What is kept is each caller's own, whatever its server says: it knows only us, and we may be many.
         let ttl = theirs.and_then(|theirs| theirs.to::<u64>().ok()).unwrap_or(ttl);

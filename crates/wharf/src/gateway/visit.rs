@@ -6,7 +6,7 @@ use super::line::Line;
 use crate::ask::Asker;
 use crate::call::{OnLog, Relayed};
 use crate::connect::Told;
-use crate::mcp::{LogLevel, meta, method};
+use crate::mcp::{LogLevel, extension, meta, method};
 use crate::wire::{Json, Members};
 
 /// A request on its way through.
@@ -81,7 +81,9 @@ impl Visit {
         let told = Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta };
         let Said { responses, state, more, .. } = said;
         let (returns_questions, alone) = (true, true);
-        let relayed = Relayed { told, asker, on_log, responses, state, more, returns_questions, alone };
+        let asking = Arc::default();
+        let relayed =
+            Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
         Self { line, relayed: Arc::new(relayed) }
     }
 
@@ -93,7 +95,9 @@ impl Visit {
         let on_log = Some(on_log(&line, level));
         let (responses, state, more) = (None, None, said.more);
         let (returns_questions, alone) = (false, false);
-        let relayed = Relayed { told, asker, on_log, responses, state, more, returns_questions, alone };
+        let asking = Arc::default();
+        let relayed =
+            Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
         Self { line, relayed: Arc::new(relayed) }
     }
 }
@@ -112,6 +116,29 @@ pub(super) fn for_modern(capabilities: &Json) -> Json {
 /// The same for a legacy server. Only a legacy caller can tell that its roots have changed.
 pub(super) fn for_legacy(capabilities: &Json) -> Json {
     relayable(capabilities, Json::clone)
+}
+
+/// Only the extensions that a caller knows.
+pub(super) fn extensions(capabilities: Option<&Json>) -> Json {
+    let mut all = Members::new();
+    if let Some(extensions) = capabilities.and_then(|c| c.member("extensions")).filter(Json::is_object) {
+        all.json("extensions", &extensions);
+    }
+    all.to_json()
+}
+
+/// The same capabilities without tasks: a caller of the legacy era could not ask for them.
+pub(super) fn without_tasks(capabilities: Json) -> Json {
+    if !extension::is_in(&capabilities, extension::TASKS) {
+        return capabilities;
+    }
+    let (mut all, mut rest) = (Members::default(), Members::default());
+    all.append_without(&capabilities, &["extensions"]);
+    if let Some(extensions) = capabilities.member("extensions") {
+        rest.append_without(&extensions, &[extension::TASKS]);
+        all.object("extensions", &rest);
+    }
+    all.to_json()
 }
 
 fn relayable(capabilities: &Json, roots: impl Fn(&Json) -> Json) -> Json {
