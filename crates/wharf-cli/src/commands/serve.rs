@@ -98,6 +98,13 @@ impl ServeArgs {
         if let Some(rules) = &setup.config.callers {
             gateway = gateway.rules(rules.clone());
         }
+        let settings = &setup.config.gateway;
+        if let Some(url) = &settings.url {
+            gateway = gateway.url(url.clone());
+        }
+        if let Some(jwt) = settings.jwt.as_ref().filter(|_| !self.stdio) {
+            gateway = gateway.tokens(jwt.clone());
+        }
         Ok(gateway.build()?)
     }
 

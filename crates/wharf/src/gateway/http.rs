@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::{Body, Incoming};
@@ -18,10 +18,10 @@ use tokio::sync::watch;
 
 use super::accept;
 use super::body::{self, Reply};
-use super::caller::Refused;
 use super::guard::{self, single};
 use super::legacy::Sessions;
 use super::modern::Asked;
+use super::resource::Resource;
 use super::sse::Streams;
 use super::websocket::{self, Upgrade};
 use super::{Gateway, Settings};
@@ -39,8 +39,9 @@ const HEAD: usize = 32 * 1024;
 
 /// Serves until told to stop, then lets what is under way end.
 pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
+    let resource = Resource::new(&gateway.settings, listener.local_addr().ok());
     let (sessions, streams) = (Arc::default(), Arc::default());
-    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams });
+    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, resource });
     let converse = |stream, closed| converse(stream, Arc::clone(&door), closed);
     let stopping = async {
         gateway.desk.ending.until_stopping().await;
@@ -56,6 +57,7 @@ struct Door {
     sessions: Arc<Sessions>,
     /// Those of the oldest callers.
     streams: Arc<Streams>,
+    resource: Resource,
 }
 
 async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receiver<bool>) {
@@ -98,12 +100,19 @@ impl Door {
         match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/healthz") => return body::plain(StatusCode::OK, "ok"),
             (_, "/healthz") => return body::not_allowed("GET, HEAD"),
+            (method, path) if settings.tokens.is_some() && self.resource.describes_itself_at(path) => {
+                return match *method {
+                    Method::GET | Method::HEAD => self.resource.described(settings),
+                    _ => body::not_allowed("GET, HEAD"),
+                };
+            }
             (_, "/mcp" | "/sse" | "/messages") => {}
             _ => return body::plain(StatusCode::NOT_FOUND, "the gateway is at /mcp"),
         }
-        let caller = match settings.callers.admit(request.headers()) {
+        let tokens = settings.tokens.as_deref();
+        let caller = match settings.callers.admit(tokens, request.headers(), self.resource.url()).await {
             Ok(caller) => caller,
-            Err(refused) => return unauthorized(refused),
+            Err(refused) => return self.resource.refuse(refused, settings),
         };
         if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
             return body::overloaded(&Json::null(), &overloaded.into());
@@ -174,6 +183,11 @@ async fn read(request: Request<Incoming>, settings: &Settings) -> Result<Message
     if !is_json(headers) {
         return Err(Box::new(body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json")));
     }
+    // What is packed may be anything when it is unpacked: nobody here does.
+    if headers.contains_key(CONTENT_ENCODING) {
+        let why = "send it as it is, without a content-encoding";
+        return Err(Box::new(body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
+    }
     if !accepts_both(headers) {
         let why = "accept both application/json and text/event-stream";
         return Err(Box::new(body::plain(StatusCode::NOT_ACCEPTABLE, why)));
@@ -200,16 +214,6 @@ async fn collect(request: Request<Incoming>, settings: &Settings) -> Result<Byte
             Err(Box::new(body::plain(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")))
         }
     }
-}
-
-fn unauthorized(refused: Refused) -> Reply {
-    let (why, challenge) = match refused {
-        Refused::Unnamed => ("say who you are: `Authorization: Bearer KEY`", "Bearer"),
-        Refused::Unknown => ("that key is not known here", "Bearer error=\"invalid_token\""),
-    };
-    let mut reply = body::plain(StatusCode::UNAUTHORIZED, why);
-    reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    reply
 }
 
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.

@@ -63,8 +63,9 @@ pub(super) struct Talk {
 
 /// Sessions that were not used for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(60 * 60);
-/// How many sessions are kept.
+/// How many sessions are kept, and of one caller, so that it leaves room for others.
 const MOST: usize = 10_000;
+const MOST_OF_ONE: usize = 5_000;
 
 // === impl Sessions ===
 
@@ -136,7 +137,8 @@ impl Sessions {
         let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
         sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
-        if sessions.len() >= MOST {
+        let own = sessions.values().filter(|talk| talk.caller == *caller).count();
+        if sessions.len() >= MOST || own >= MOST_OF_ONE {
             return body::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; try again later");
         }
         sessions.insert(name, Arc::clone(&talk));

@@ -28,6 +28,7 @@ mod news;
 mod offers;
 mod parked;
 mod reel;
+mod resource;
 mod seal;
 mod sse;
 mod stdio;
@@ -47,11 +48,13 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
+use url::Url;
 
-use crate::config::{CallLimits, CallerTable};
+use crate::config::{CallLimits, CallerTable, JwtSettings};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::wire::Limits;
+use caller::Tokens;
 use desk::Desk;
 use limits::Gate;
 
@@ -77,6 +80,9 @@ pub struct GatewayBuilder {
 #[derive(Clone, Debug)]
 struct Settings {
     callers: Callers,
+    tokens: Option<Arc<Tokens>>,
+    /// Where callers reach the gateway, if that is not where it listens.
+    url: Option<Url>,
     hosts: Vec<String>,
     origins: Vec<String>,
     limits: Limits,
@@ -92,6 +98,8 @@ impl Gateway {
     pub fn builder(host: Host) -> GatewayBuilder {
         let settings = Settings {
             callers: Callers::default(),
+            tokens: None,
+            url: None,
             hosts: Vec::new(),
             origins: Vec::new(),
             limits: Limits::default(),
@@ -130,9 +138,19 @@ impl Gateway {
         stdio::serve(self, input, output).await
     }
 
-    /// Where anybody can knock, everybody is asked who they are.
+    /// Where anybody can knock, everybody is asked who they are. Nobody is contacted.
     pub fn may_listen(&self, at: SocketAddr) -> Result<()> {
-        if at.ip().is_loopback() || !self.settings.callers.is_anyone() {
+        let settings = &self.settings;
+        if let Some(tokens) = &settings.tokens {
+            tokens.check()?;
+            if at.ip().is_unspecified() && settings.url.is_none() {
+                return Err(Error::Config {
+                    message: format!("tokens are made for an address, and {at} is none"),
+                    hint: Some("say where callers reach the gateway: `url` in `[gateway]`".into()),
+                });
+            }
+        }
+        if at.ip().is_loopback() || !settings.callers.is_anyone() || settings.tokens.is_some() {
             return Ok(());
         }
         Err(Error::Denied {
@@ -150,6 +168,22 @@ impl GatewayBuilder {
     #[must_use]
     pub fn callers(mut self, callers: Callers) -> Self {
         self.settings.callers = callers;
+        self
+    }
+
+    /// Takes tokens of an issuer too. Its keys are fetched by the host's own rules for addresses.
+    #[must_use]
+    pub fn tokens(mut self, settings: JwtSettings) -> Self {
+        let (policy, net) = self.host.reaching();
+        self.settings.tokens = Some(Arc::new(Tokens::new(settings, (*policy).clone(), net.clone())));
+        self
+    }
+
+    /// Where callers reach the gateway: what tokens must be made for, and what is told to whoever has none. Defaults to
+    /// where it listens.
+    #[must_use]
+    pub fn url(mut self, url: Url) -> Self {
+        self.settings.url = Some(url);
         self
     }
 

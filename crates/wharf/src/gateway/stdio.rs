@@ -120,8 +120,7 @@ impl Pipe {
         let desk = Arc::clone(&self.gateway.desk);
         let line = Line::over(self.out.clone());
         if asked.is_modern() {
-            let id = asked.id.clone();
-            let caller = self.caller.clone();
+            let (id, caller) = (asked.id.clone(), self.caller.clone());
             let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &caller, &line).await });
             tokio::spawn(forward(done, self.out.clone()));
             return Ok(());

@@ -52,6 +52,7 @@ use crate::connect::Berth;
 use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::{CallerName, ServerName, ToolName};
+use crate::net::HttpClient;
 use crate::outcome::Outcome;
 use crate::policy::{Live, Policy};
 use crate::registry::{Route, Snapshot, Source};
@@ -129,6 +130,11 @@ impl Host {
     /// Where events come out.
     pub fn events(&self) -> &Bus {
         &self.core.events
+    }
+
+    /// What decides where this program may go, and what goes there.
+    pub(crate) fn reaching(&self) -> (Arc<Policy>, &HttpClient) {
+        (self.core.policy.now(), &self.scope.pool.dock().net)
     }
 
     /// What tools' handlers can reach. What a session puts there is its own.

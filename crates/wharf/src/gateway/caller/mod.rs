@@ -1,9 +1,11 @@
 //! Who calls.
 //!
 //! In: the headers of a request. Out: a name that policy knows, or a refusal that says how to knock. Keys are compared
-//! here; the file that holds them is `file`'s.
+//! here, the file that holds them is `file`'s; tokens of another issuer are `tokens`'.
 
 mod file;
+mod issuer;
+mod tokens;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,6 +21,7 @@ use crate::error::Result as Checked;
 use crate::names::CallerName;
 use crate::secret::Secret;
 use file::KeyFile;
+pub(super) use tokens::Tokens;
 
 /// Who may call. By default whoever reaches the gateway, which must then be on this machine only.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +44,12 @@ pub struct Key {
 pub(super) enum Refused {
     /// It did not say who it is.
     Unnamed,
-    /// What it said is not known.
-    Unknown,
+    /// What it said does not count, and why.
+    Unknown(&'static str),
+    /// Its token is good, and not for this.
+    Scope,
+    /// Whoever could say so does not answer.
+    Unreachable,
 }
 
 /// What every key begins with, so that one that is lost can be found.
@@ -70,13 +77,25 @@ impl Callers {
         self.keys.is_none() && self.file.is_none()
     }
 
-    /// Who a request comes from.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<CallerName, Refused> {
-        if self.is_anyone() {
+    /// Who a request comes from. `us` is whom its token must be for.
+    pub(super) async fn admit(
+        &self,
+        tokens: Option<&Tokens>,
+        headers: &HeaderMap,
+        us: &str,
+    ) -> Result<CallerName, Refused> {
+        if self.is_anyone() && tokens.is_none() {
             return Ok(CallerName::local());
         }
         let token = token(headers)?;
-        self.by_key(token).ok_or(Refused::Unknown)
+        if let Some(caller) = self.by_key(token) {
+            return Ok(caller);
+        }
+        match tokens {
+            // Three parts: what is none of a JWT is not worth a question to its issuer.
+            Some(tokens) if token.split('.').count() == 3 => tokens.judge(token, us).await,
+            _ => Err(Refused::Unknown("that key is not known here")),
+        }
     }
 
     /// Every key is compared, whichever fits, so that the time says nothing.
@@ -141,7 +160,7 @@ fn token(headers: &HeaderMap) -> Result<&str, Refused> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(Refused::Unnamed)?;
     let token = value.to_str().ok().and_then(bearer).filter(|_| values.next().is_none());
-    token.ok_or(Refused::Unknown)
+    token.ok_or(Refused::Unknown("one `Authorization: Bearer KEY` is needed"))
 }
 
 /// The token of `Bearer token`; the scheme in any case, one blank, nothing else.

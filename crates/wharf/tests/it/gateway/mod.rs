@@ -4,6 +4,8 @@
 mod doors;
 mod endings;
 mod faithful;
+mod hostile;
+mod jwt;
 mod limits;
 mod offers;
 mod pipe;
