@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -81,6 +81,13 @@ impl Inquirer {
     fn new(capabilities: Json) -> (Arc<Self>, mpsc::Receiver<Asked>) {
         let (questions, asked) = mpsc::channel(AT_ONCE);
         (Arc::new(Self { capabilities, questions: Some(questions) }), asked)
+    }
+
+    /// For a caller who can be asked nothing.
+    pub(super) fn nobody() -> Arc<Self> {
+        static NOBODY: LazyLock<Arc<Inquirer>> =
+            LazyLock::new(|| Arc::new(Inquirer::absent(Json::empty_object())));
+        Arc::clone(&NOBODY)
     }
 
     /// For a caller of whom no request is under way: it offers the same, and cannot be asked.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::id_finder::IdFinder;
-use super::json::{Member, unquote};
+use super::json::{Member, OUTLINE, unquote};
 use super::scan::{Bad, Scanner};
 use super::{Json, JsonError};
 use crate::text::Foreign;
@@ -128,12 +128,9 @@ struct Parts {
     params: Option<Range<usize>>,
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
-    /// The members of `result`, where it is an object of a few members whose keys have no escapes.
+    /// The members of `result` or `params`, where it is an object of a few members whose keys have no escapes.
     outline: Vec<Member>,
 }
-
-/// The members of a result are remembered if there are no more. Results of the protocol have a handful.
-const OUTLINE: usize = 16;
 
 impl Parts {
     fn read(frame: &[u8], scanner: &Scanner<'_>) -> Result<Self, JsonError> {
@@ -167,7 +164,8 @@ impl Parts {
             }
             Ok(())
         };
-        let walked = scanner.members_within(b"\"result\"", outer, inner);
+        let is_outlined = |key: &[u8]| key == b"\"result\"" || key == b"\"params\"";
+        let walked = scanner.members_within(is_outlined, outer, inner);
         walked.map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
         if !plain {
             outline.clear();
@@ -188,11 +186,16 @@ impl Parts {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.
-        let outline = std::mem::take(&mut self.outline);
-        let result = self.result.clone().map(|place| match outline.is_empty() {
-            false => Json::outlined(frame, place, outline),
+        let mut outline = std::mem::take(&mut self.outline);
+        // A message with both is none of the protocol's: whose members are whose is not looked at.
+        if self.result.is_some() && self.params.is_some() {
+            outline.clear();
+        }
+        let mut outlined = |place: Range<usize>| match outline.is_empty() {
+            false => Json::outlined(frame, place, std::mem::take(&mut outline)),
             true => Json::part(frame, place),
-        });
+        };
+        let (result, params) = (self.result.clone().map(&mut outlined), self.params.clone().map(outlined));
         let error = part(&self.error).filter(|e| !e.is_null());
         let result = result.filter(|r| error.is_none() || !r.is_null());
 
@@ -201,7 +204,6 @@ impl Parts {
                 return Err(malformed("both `method` and `result` or `error`"));
             }
             let method: String = method.to().map_err(|_| malformed("`method` is not a string"))?;
-            let params = part(&self.params);
             return match id {
                 Some(id) if !matches!(first_visible(id.bytes()), Some(b'"' | b'-' | b'0'..=b'9')) => {
                     Err(malformed("the id of a request is neither a string nor a number"))

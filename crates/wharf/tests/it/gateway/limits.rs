@@ -160,7 +160,10 @@ async fn exh_04_nine_healthy_servers_beside_a_hostile_one() {
         });
         soon("healthy servers answer", futures_util::future::join_all(healthy)).await;
     }
-    assert!(calls.iter().any(|call| !call.is_finished()), "the hostile server still keeps its callers waiting");
+    assert!(
+        calls.iter().any(|call| !call.is_finished()),
+        "the hostile server still keeps its callers waiting"
+    );
     calls.iter().for_each(tokio::task::JoinHandle::abort);
     door.host.close().await;
 }
