@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::inbox::{Closed, Failure, Inbox, Strays};
 use super::life::{Life, Progress};
@@ -225,8 +225,8 @@ impl Wire {
             None => (None, None),
         };
         let life = Life::new(sink, request.tool.cloned(), request.standing.take());
-        let (ticket, answer) = match self.inbox.register(Arc::clone(&life)) {
-            Ok(registered) => registered,
+        let ticket = match self.inbox.register(Arc::clone(&life)) {
+            Ok(ticket) => ticket,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
         };
         timekeeper::keep(&self.inbox);
@@ -242,7 +242,7 @@ impl Wire {
         };
 
         let waiting = Waiting { wire: self, life, timeout: request.timeout, hard: request.hard_timeout };
-        let ended = waiting.run(out, answer, &mut steps, &mut request.on_progress).await;
+        let ended = waiting.run(out, &mut steps, &mut request.on_progress).await;
         flight.landed |= !matches!(ended, Ended::TimedOut(_));
         drop(flight);
         ended
@@ -361,11 +361,8 @@ impl Ended {
     }
 
     /// It could not be carried, unless its answer came in the same moment.
-    pub(super) fn failed(
-        failure: LinkFailure,
-        answer: &mut oneshot::Receiver<Result<Json, Failure>>,
-    ) -> Self {
-        answer.try_recv().map_or(Self::Failed(failure), |answer| Self::of(answer, Sent(u64::MAX)))
+    pub(super) fn failed(failure: LinkFailure, life: &Life) -> Self {
+        life.take_answer().map_or(Self::Failed(failure), |answer| Self::of(answer, Sent(u64::MAX)))
     }
 }
 

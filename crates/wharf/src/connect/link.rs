@@ -2,6 +2,7 @@
 
 use super::http::HttpLink;
 use super::pipe::PipeLink;
+use super::reader::Turn;
 use super::sse::SseLink;
 use crate::error::StderrTail;
 use crate::mcp::Revision;
@@ -65,6 +66,14 @@ impl Link {
             Self::Pipe(pipe) => pipe.carry(out).await,
             Self::Http(http) => http.carry(out).await,
             Self::Sse(sse) => sse.carry(out).await,
+        }
+    }
+
+    /// A turn for a call to read its answer, where answers come through a pipe.
+    pub(super) fn turn(&self, call: u64) -> Option<Turn<'_>> {
+        match self {
+            Self::Pipe(pipe) => Some(pipe.turn(call)),
+            Self::Http(_) | Self::Sse(_) => None,
         }
     }
 

@@ -1,8 +1,9 @@
-//! Messages over a pair of pipes: one ordered writer, one reader.
+//! Messages over a pair of pipes: one ordered writer, one reader at a time.
 //!
 //! A message is written by whoever sends it, at once, if the pipe has room and nobody waits in front; otherwise it
 //! queues and a task writes it. So the order of sending is the order on the wire, and a lone call costs no detour.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,20 +12,21 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
+use super::reader::{Reader, Turn};
 use super::stdio::{Child, Ending};
 use crate::error::StderrTail;
-use crate::wire::{Line, Lines, Malformed};
+use crate::wire::Line;
 
 /// The standard input and output of a program.
 pub(crate) struct PipeLink {
     writer: Arc<Writer>,
+    reader: Arc<Reader>,
     inbox: Arc<Inbox>,
     child: Child,
 }
@@ -57,7 +59,8 @@ impl PipeLink {
         let queue = Mutex::new(Queue { pipe: Some(Arc::new(stdin)), bytes: BytesMut::new(), written: 0 });
         let writer = Arc::new(Writer { queue, bell: Notify::new() });
         tokio::spawn(write_on(Arc::clone(&writer)));
-        tokio::spawn(read_on(stdout, Arc::clone(&inbox), child.ending()));
+        let reader = Arc::new(Reader::new(stdout, Arc::clone(&inbox)));
+        tokio::spawn(read_on(Reading(Arc::clone(&reader)), Arc::clone(&inbox), child.ending()));
         let back = Arc::downgrade(&writer);
         inbox.answer_through(move |frame| {
             if let Some(writer) = back.upgrade() {
@@ -65,7 +68,7 @@ impl PipeLink {
                 let _ = writer.send(frame);
             }
         });
-        Self { writer, inbox, child }
+        Self { writer, reader, inbox, child }
     }
 
     /// Sends a request, at the first poll. Its answer comes through the reader.
@@ -81,6 +84,11 @@ impl PipeLink {
             }
             Err(reason) => Err(LinkFailure::NotSent(reason)),
         }
+    }
+
+    /// A turn for a call to read its answer itself.
+    pub(super) fn turn(&self, call: u64) -> Turn<'_> {
+        self.reader.turn(call)
     }
 
     /// Whether any byte of a request went into the pipe.
@@ -204,8 +212,18 @@ enum End {
     Exited,
 }
 
+/// The reading of a server's messages. Dropped, it closes the pipe, whoever else knows the reader.
+struct Reading(Arc<Reader>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
 /// Reads messages until the server closes its side.
-async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) {
+async fn read_on(reading: Reading, inbox: Arc<Inbox>, ending: Ending) {
+    let reader = &reading.0;
     let mut process = ending.clone();
     // Together, so that a read that has nothing to do with them costs one look at both.
     let mut ends = FuturesUnordered::<Pin<Box<dyn Future<Output = End> + Send>>>::new();
@@ -218,20 +236,19 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
         process.exited().await;
         End::Exited
     }));
-    let mut lines = Lines::new(inbox.limits.line);
-    let mut banner = Banner { left: inbox.limits.banner_lines };
     // Something that the server started may hold its standard output open for ever: a dead server is at its end too, as
     // soon as what it wrote was read.
     let mut dead_since = None;
     let why = loop {
         let read = tokio::select! {
             biased;
-            read = stdout.read_buf(lines.room()) => read,
+            read = poll_fn(|cx| reader.poll_read(cx)) => read,
             Some(end) = ends.next() => match end {
                 // Closed from our side: the pipe goes, and with it what the server still writes.
                 End::Closed => return,
                 End::Exited => {
                     dead_since = Some(Instant::now());
+                    reader.keep_for_task();
                     continue;
                 }
             },
@@ -245,19 +262,13 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
         }
         match read {
             Ok(0) => break ending.wait().await,
-            Ok(_) => {
-                while let Some(line) = lines.next_line() {
-                    take_line(&inbox, line, &mut banner);
-                }
-                if inbox.is_closed() {
-                    return;
-                }
-            }
+            Ok(_) if inbox.is_closed() => return,
+            Ok(_) => {}
             Err(e) => break format!("its standard output cannot be read: {e}"),
         }
     };
     // A server may leave its last line break out. Half a message is none: its call ends with the connection.
-    if let Some(Line::Text(text)) = lines.last_line() {
+    if let Some(Line::Text(text)) = reader.finish() {
         inbox.take_last(text);
     }
     inbox.close(Closed { reason: why, protocol: false });
@@ -266,36 +277,3 @@ async fn read_on(mut stdout: pipe::Receiver, inbox: Arc<Inbox>, ending: Ending) 
 /// How long nothing more must come from a dead server until it is taken to be all, and how long it may take altogether.
 const LAST_READ: Duration = Duration::from_millis(50);
 const LAST_READS: Duration = Duration::from_secs(2);
-
-/// How many lines in a row may be no JSON at all: programs print greetings.
-struct Banner {
-    left: usize,
-}
-
-fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
-    match line {
-        Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
-            inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
-            if banner.left == 0 {
-                let text = String::from_utf8_lossy(&text);
-                let shown = inbox.monitor.redactor.redact_beginning(&text, 200).into_owned();
-                let reason = format!(
-                    "it writes other things than messages to its standard output, for example `{}`",
-                    crate::text::Escaped(&shown)
-                );
-                inbox.close(Closed { reason, protocol: true });
-                return;
-            }
-            banner.left -= 1;
-        }
-        Line::Text(text) => {
-            banner.left = inbox.limits.banner_lines;
-            inbox.take(text);
-        }
-        Line::TooLong { id, length } => {
-            let limit = inbox.limits.line;
-            let reason = format!("its line has {length} bytes, more than the limit of {limit}");
-            inbox.malformed(Malformed { id, reason });
-        }
-    }
-}
