@@ -83,6 +83,7 @@ impl Errand<'_> {
             let hard = self.hard_timeout.unwrap_or(request.hard_timeout);
             // All rounds together have the time of one call.
             request.hard_timeout = if number == 0 { hard } else { hard.saturating_sub(started.elapsed()) };
+            request.started = (number == 0).then_some(started);
             request.tool = self.tool;
             request.name = Some(self.name);
             request.headers.clone_from(&self.headers);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::inbox::{Closed, Failure, Inbox, Strays};
 use super::life::{Life, Progress};
@@ -58,6 +59,8 @@ pub struct Request<'a> {
     pub timeout: Duration,
     /// How long to wait whatever the signs.
     pub hard_timeout: Duration,
+    /// From when on, if not from when it is sent.
+    pub(crate) started: Option<Instant>,
     /// Who hears of progress, in order, before the answer.
     pub on_progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
     /// It stays open to hear news, and nobody waits for its answer. What the server agrees to goes here.
@@ -83,6 +86,7 @@ impl<'a> Request<'a> {
             headers: Vec::new(),
             timeout,
             hard_timeout,
+            started: None,
             on_progress: None,
             standing: None,
         }
@@ -224,15 +228,17 @@ impl Wire {
             }
             None => (None, None),
         };
-        let life = Life::new(sink, request.tool.cloned(), request.standing.take());
+        let started = request.started.unwrap_or_else(Instant::now);
+        let life = Life::new(started, sink, request.tool.cloned(), request.standing.take());
         let ticket = match self.inbox.register(Arc::clone(&life)) {
             Ok(ticket) => ticket,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
         };
         timekeeper::keep(&self.inbox);
-        let mut flight = InFlight { wire: self, id: ticket.0, landed: request.method == method::INITIALIZE };
+        let mut flight =
+            InFlight { wire: self, id: ticket.0, waits: true, landed: request.method == method::INITIALIZE };
         add_meta(request, base, ticket.0);
-        let frame = wire::request(ticket.0, request.method, &request.params);
+        let frame = wire::request(ticket.0, request.method, std::mem::take(&mut request.params));
         let out = Outgoing {
             id: ticket.0,
             method: request.method,
@@ -244,7 +250,7 @@ impl Wire {
         let waiting = Waiting { wire: self, life, timeout: request.timeout, hard: request.hard_timeout };
         let ended = waiting.run(out, &mut steps, &mut request.on_progress).await;
         flight.landed |= !matches!(ended, Ended::TimedOut(_));
-        drop(flight);
+        flight.waits = !matches!(ended, Ended::Answer(_));
         ended
     }
 
@@ -370,13 +376,14 @@ impl Ended {
 struct InFlight<'a> {
     wire: &'a Wire,
     id: u64,
+    /// Its answer has not come, so it waits in the inbox.
+    waits: bool,
     landed: bool,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let waited = self.wire.inbox.forget(self.id);
-        if waited && !self.landed {
+        if self.waits && self.wire.inbox.forget(self.id) && !self.landed {
             let mut params = Members::new();
             params.number("requestId", self.id).text("reason", "the caller gave up");
             self.wire.link.cancel(wire::notification(method::CANCELLED, &params));

@@ -59,18 +59,12 @@ pub struct Progress {
 
 impl Life {
     pub(crate) fn new(
+        started: Instant,
         sink: Option<mpsc::Sender<Progress>>,
         tool: Option<ToolName>,
         standing: Option<mpsc::Sender<Json>>,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            started: Instant::now(),
-            last_ms: AtomicU64::new(0),
-            end: Mutex::default(),
-            sink,
-            tool,
-            standing,
-        })
+        Arc::new(Self { started, last_ms: AtomicU64::new(0), end: Mutex::default(), sink, tool, standing })
     }
 
     /// Says that the call takes longer than most.

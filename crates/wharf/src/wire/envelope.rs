@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -129,16 +130,17 @@ struct Parts {
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
     /// The members of `result`, where it is an object of a few members whose keys have no escapes.
-    outline: Vec<Member>,
+    outline: Option<Arc<[Member]>>,
 }
 
 /// The members of a result are remembered if there are no more. Results of the protocol have a handful.
-const OUTLINE: usize = 16;
+const OUTLINE: usize = 8;
 
 impl Parts {
     fn read(frame: &[u8], scanner: &Scanner<'_>) -> Result<Self, JsonError> {
         let mut parts = Self::default();
-        let mut outline = Vec::new();
+        let mut outline: [Member; OUTLINE] = Default::default();
+        let mut seen = 0;
         let mut others = HashSet::new();
         let mut twice = None;
         let outer = |key: Range<usize>, value: Range<usize>| {
@@ -161,17 +163,17 @@ impl Parts {
         };
         let mut plain = true;
         let inner = |key: Range<usize>, value| {
-            plain &= outline.len() < OUTLINE && !frame[key.clone()].contains(&b'\\');
+            plain &= seen < OUTLINE && memchr::memchr(b'\\', &frame[key.clone()]).is_none();
             if plain {
-                outline.push((key, value));
+                outline[seen] = (key, value);
+                seen += 1;
             }
             Ok(())
         };
         let walked = scanner.members_within(b"\"result\"", outer, inner);
         walked.map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
-        if !plain {
-            outline.clear();
-        }
+        let start = parts.result.as_ref().filter(|_| plain && seen > 0).map(|result| result.start);
+        let outline = start.map(|start| Json::outline(start, &outline[..seen]));
         Ok(Self { outline, ..parts })
     }
 
@@ -188,11 +190,8 @@ impl Parts {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.
-        let outline = std::mem::take(&mut self.outline);
-        let result = self.result.clone().map(|place| match outline.is_empty() {
-            false => Json::outlined(frame, place, outline),
-            true => Json::part(frame, place),
-        });
+        let outline = self.outline.take();
+        let result = self.result.clone().map(|place| Json::outlined(frame, place, outline));
         let error = part(&self.error).filter(|e| !e.is_null());
         let result = result.filter(|r| error.is_none() || !r.is_null());
 

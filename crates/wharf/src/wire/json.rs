@@ -22,7 +22,7 @@ pub struct Json {
     text: Bytes,
     /// Where the members of an object lie, if a walk has already shown it. Looking them up then costs no walk. Their keys
     /// have no escapes.
-    outline: Option<Arc<Vec<Member>>>,
+    outline: Option<Arc<[Member]>>,
 }
 
 /// A member of an object: the place of its key, quotes included, and of its value.
@@ -100,13 +100,15 @@ impl Json {
         Self::plain(frame.slice(place))
     }
 
-    /// A part of a text that was checked as a whole, an object whose members were seen at these places of that text.
-    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, mut members: Vec<Member>) -> Self {
-        let shift = |range: &Range<usize>| range.start - place.start..range.end - place.start;
-        for (key, value) in &mut members {
-            (*key, *value) = (shift(key), shift(value));
-        }
-        Self { text: frame.slice(place), outline: Some(Arc::new(members)) }
+    /// The members of an object that starts at `start` of a text, from their places in that text.
+    pub(super) fn outline(start: usize, members: &[Member]) -> Arc<[Member]> {
+        let shift = |range: &Range<usize>| range.start - start..range.end - start;
+        members.iter().map(|(key, value)| (shift(key), shift(value))).collect()
+    }
+
+    /// A part of a text that was checked as a whole, with its members where they are known.
+    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, outline: Option<Arc<[Member]>>) -> Self {
+        Self { text: frame.slice(place), outline }
     }
 
     fn plain(text: Bytes) -> Self {
