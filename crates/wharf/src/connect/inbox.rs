@@ -36,8 +36,6 @@ pub(crate) struct Inbox {
     unexpected: AtomicUsize,
     /// Requests under way that nobody waits for: they stay open to hear news.
     standing: AtomicUsize,
-    /// The last number that a call went out under.
-    last: AtomicU64,
     counters: Counters,
     /// Requests of the server that are being answered; a server that asks more at once is told to wait.
     asking: Arc<Semaphore>,
@@ -109,7 +107,6 @@ impl Inbox {
             batches: AtomicBool::new(false),
             unexpected: AtomicUsize::new(0),
             standing: AtomicUsize::new(0),
-            last: AtomicU64::new(0),
             counters: Counters::default(),
             asking: Arc::new(Semaphore::new(ASKING)),
             answered: Arc::default(),
@@ -129,19 +126,15 @@ impl Inbox {
 
     /// Lets a call wait for its answer.
     pub(crate) fn register(&self, life: Arc<Life>) -> Result<Ticket, Closed> {
-        if self.is_idle() {
+        if self.unexpected.load(Ordering::Relaxed) > 0 && self.is_idle() {
             self.unexpected.store(0, Ordering::Relaxed);
         }
-        match self.pending.insert(life) {
-            Ok(ticket) => {
-                self.last.fetch_max(ticket.0, Ordering::Relaxed);
-                Ok(ticket)
-            }
-            Err(_) => Err(self.closed().unwrap_or_else(|| Closed {
+        self.pending.insert(life).map_err(|_| {
+            self.closed().unwrap_or_else(|| Closed {
                 reason: "too many calls wait on this connection".into(),
                 protocol: false,
-            })),
-        }
+            })
+        })
     }
 
     /// Whether a clock must be started for the calls that wait.

@@ -1,6 +1,6 @@
 //! What is known of a call that waits: when the server last gave a sign of it, and who hears how far it is.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -19,6 +19,8 @@ pub(crate) struct Life {
     started: Instant,
     last_ms: AtomicU64,
     end: Mutex<End>,
+    /// Whether the answer came, without a lock.
+    is_answered: AtomicBool,
     sink: Option<mpsc::Sender<Progress>>,
     /// The tool, if it is a call of one.
     pub(crate) tool: Option<ToolName>,
@@ -64,7 +66,15 @@ impl Life {
         tool: Option<ToolName>,
         standing: Option<mpsc::Sender<Json>>,
     ) -> Arc<Self> {
-        Arc::new(Self { started, last_ms: AtomicU64::new(0), end: Mutex::default(), sink, tool, standing })
+        Arc::new(Self {
+            started,
+            last_ms: AtomicU64::new(0),
+            end: Mutex::default(),
+            is_answered: AtomicBool::new(false),
+            sink,
+            tool,
+            standing,
+        })
     }
 
     /// Says that the call takes longer than most.
@@ -74,6 +84,7 @@ impl Life {
 
     /// The answer came. The first one stands.
     pub(crate) fn answered(&self, answer: Answer) {
+        self.is_answered.store(true, Ordering::Relaxed);
         self.change(|end| end.answer = end.answer.take().or(Some(answer)));
     }
 
@@ -111,8 +122,9 @@ impl Life {
         self.lock().answer.take()
     }
 
+    /// Whether the answer came. For a call that reads it itself: others may learn of it late.
     pub(crate) fn is_answered(&self) -> bool {
-        self.lock().answer.is_some()
+        self.is_answered.load(Ordering::Relaxed)
     }
 
     /// Whoever waits is awake and looks by itself.

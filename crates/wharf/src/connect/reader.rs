@@ -171,11 +171,14 @@ impl Drop for Claim<'_> {
 // === impl Turn ===
 
 impl Turn<'_> {
-    /// Reads, if the bell knew of this call.
+    /// Whether this call waited for its turn, and may read now.
+    pub(super) fn has_come(&self) -> bool {
+        self.told
+    }
+
+    /// Reads until nothing is left, or the answer is there.
     pub(super) fn read(&mut self, answered: impl Fn() -> bool) {
-        if !std::mem::take(&mut self.told) {
-            return;
-        }
+        self.told = false;
         self.reader.inbox.bell.forget(self.call);
         if self.reader.read_until(answered) == Left::More {
             self.reader.inbox.bell.ring();

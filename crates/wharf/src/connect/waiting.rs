@@ -101,7 +101,7 @@ impl Waiting<'_> {
         steps: &mut Option<mpsc::Receiver<Progress>>,
     ) -> First {
         poll_fn(|cx| {
-            if let Some(turn) = &mut turn {
+            if let Some(turn) = turn.as_mut().filter(|turn| turn.has_come()) {
                 self.life.hush();
                 turn.read(|| self.life.is_answered());
             }

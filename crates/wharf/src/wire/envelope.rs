@@ -179,8 +179,7 @@ impl Parts {
 
     fn into_message(mut self, frame: &Bytes) -> Result<Message, Malformed> {
         let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
-        let id = part(&self.id);
-        let reply_id = reply_id(id.as_ref());
+        let reply_id = reply_id(self.id.clone().map(|place| &frame[place]));
         // The ids of the other side's requests are its own: one of them must not end a call of ours.
         let is_answer = self.method.is_none() || self.result.is_some() || self.error.is_some();
         let call = reply_id.number().filter(|_| is_answer);
@@ -201,7 +200,7 @@ impl Parts {
             }
             let method: String = method.to().map_err(|_| malformed("`method` is not a string"))?;
             let params = part(&self.params);
-            return match id {
+            return match part(&self.id) {
                 Some(id) if !matches!(first_visible(id.bytes()), Some(b'"' | b'-' | b'0'..=b'9')) => {
                     Err(malformed("the id of a request is neither a string nor a number"))
                 }
@@ -244,12 +243,12 @@ impl ReplyId {
     }
 }
 
-fn reply_id(id: Option<&Json>) -> ReplyId {
+fn reply_id(id: Option<&[u8]>) -> ReplyId {
     let Some(id) = id else { return ReplyId::Null };
-    if let Some(number) = whole_number(id.bytes()) {
+    if let Some(number) = whole_number(id) {
         return ReplyId::Number(number);
     }
-    let text = id.as_str();
+    let text = std::str::from_utf8(id).unwrap_or_default();
     if text == "null" {
         return ReplyId::Null;
     }

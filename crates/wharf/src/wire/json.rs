@@ -171,6 +171,15 @@ impl Json {
 
     /// Several members of this object in one walk; of a key that stands twice, the first.
     pub fn pick<const N: usize>(&self, keys: [&str; N]) -> [Option<Self>; N] {
+        self.places(keys).map(|place| place.map(|place| Self::part(&self.text, place)))
+    }
+
+    /// The same, only to look at: as they are written.
+    pub fn peek<const N: usize>(&self, keys: [&str; N]) -> [Option<&[u8]>; N] {
+        self.places(keys).map(|place| place.map(|place| &self.text[place]))
+    }
+
+    fn places<const N: usize>(&self, keys: [&str; N]) -> [Option<Range<usize>>; N] {
         let mut found = [const { None }; N];
         let mut left = N;
         let mut look = |key: &Range<usize>, value: &Range<usize>, is_key: fn(&[u8], &str) -> bool| {
@@ -178,7 +187,7 @@ impl Json {
             if let Some(i) = keys.iter().position(|k| is_key(written, k))
                 && found[i].is_none()
             {
-                found[i] = Some(Self::part(&self.text, value.clone()));
+                found[i] = Some(value.clone());
                 left -= 1;
             }
             // The walk ends early with an error of our own; the text itself was checked when it was made.

@@ -124,7 +124,7 @@ impl Inbox {
         };
         let Some(life) = self.pending.with(id, |life| Arc::clone(life)) else {
             // Many servers go on after a cancellation; other calls must not pay for that.
-            let was_ours = (1..=self.last.load(Ordering::Relaxed)).contains(&id);
+            let was_ours = (1..=self.pending.last()).contains(&id);
             return if was_ours { Wanted::TooLate } else { Wanted::No };
         };
         let progress = Progress {
