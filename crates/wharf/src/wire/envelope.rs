@@ -163,7 +163,7 @@ impl Parts {
         };
         let mut plain = true;
         let inner = |key: Range<usize>, value| {
-            plain &= seen < OUTLINE && memchr::memchr(b'\\', &frame[key.clone()]).is_none();
+            plain &= seen < OUTLINE && !frame[key.clone()].contains(&b'\\');
             if plain {
                 outline[seen] = (key, value);
                 seen += 1;

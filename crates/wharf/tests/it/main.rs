@@ -46,6 +46,7 @@ mod provider_hostile;
 mod provider_results;
 mod provider_schema;
 mod provider_support;
+mod reading;
 mod render;
 mod schema;
 mod seeds;
