@@ -5,15 +5,18 @@
 //! always closed again. Which project files count is decided by the person, here.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use wharf::Host;
 use wharf::ask::Asker;
 use wharf::config::{self, Config, Connect, Origin, PendingFile, ServerConfig, Sources, TrustStore};
 use wharf::event::Bus;
+use wharf::host::HostBuilder;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
 
+use crate::catalogues::CatalogFolder;
 use crate::cli::Globals;
 use crate::eras::EraFile;
 use crate::events;
@@ -66,6 +69,24 @@ impl App {
         Setup::load(sources)
     }
 
+    /// Reads the configuration once more, from the same files.
+    pub(crate) fn setup_again(&self, before: &Setup) -> Result<Setup> {
+        match self.world.own {
+            // What is trusted without a home is known to this process alone.
+            None => Setup::load(before.sources.clone()),
+            Some(_) => self.setup(),
+        }
+    }
+
+    /// Every file that decides what the configuration is, whether it is there or not.
+    pub(crate) fn files(&self, setup: &Setup) -> Vec<PathBuf> {
+        let sources = &setup.sources;
+        let in_folder = |folder: &PathBuf| [".mcp.json", "wharf.toml"].map(|name| folder.join(name));
+        let trust = self.world.own.as_ref().map(|own| own.trust.clone());
+        let files = sources.user.iter().chain(&sources.explicit).cloned();
+        files.chain(sources.folders.iter().flat_map(in_folder)).chain(trust).collect()
+    }
+
     /// The built-in server: this program, started once more.
     fn demo(&self) -> Option<ServerConfig> {
         let exe = self.world.exe.to_str()?;
@@ -100,21 +121,47 @@ impl App {
         servers: Vec<ServerConfig>,
         asker: impl Asker,
     ) -> Result<OpenHost> {
+        self.open_with(setup, servers, asker, |builder| builder).await
+    }
+
+    /// The same for whoever stays: what servers offer is remembered from run to run.
+    pub(crate) async fn open_to_stay(
+        &self,
+        setup: &Setup,
+        servers: Vec<ServerConfig>,
+        asker: impl Asker,
+    ) -> Result<OpenHost> {
+        let keep = |builder: HostBuilder| match &self.world.own {
+            Some(own) => {
+                let folder = CatalogFolder::new(own.catalogues.clone(), Arc::clone(&self.ui));
+                builder.catalogs(Arc::new(folder))
+            }
+            None => builder,
+        };
+        self.open_with(setup, servers, asker, keep).await
+    }
+
+    async fn open_with(
+        &self,
+        setup: &Setup,
+        servers: Vec<ServerConfig>,
+        asker: impl Asker,
+        with: impl FnOnce(HostBuilder) -> HostBuilder,
+    ) -> Result<OpenHost> {
         let debugged: HashSet<ServerName> =
             servers.iter().filter(|s| s.debug).map(|s| s.name.clone()).collect();
         let bus = Bus::default();
         let teller = tokio::spawn(events::tell(Arc::clone(&self.ui), bus.subscribe(), debugged));
         let eras = EraFile::open(self.world.own.as_ref().map(|own| own.eras.clone()));
-        let host = Host::builder()
+        let builder = Host::builder()
             .servers(servers.into_iter().map(|server| self.adjusted(server)))
             .policy(setup.policy.clone())
             .environment(self.world.env.clone())
             .limits(setup.config.limits.clone())
             .asker(asker)
             .eras(Arc::new(eras))
-            .events(bus)
-            .start()
-            .await?;
+            .events(bus);
+        let host = with(builder).start().await?;
         Ok(OpenHost { host, teller })
     }
 
@@ -270,7 +317,7 @@ impl Setup {
 }
 
 /// Why a file has no say, and what to do about it.
-fn untrusted(app: &App, file: &PendingFile, wanted: Option<&ServerName>) -> (String, String) {
+pub(crate) fn untrusted(app: &App, file: &PendingFile, wanted: Option<&ServerName>) -> (String, String) {
     let path = app.world.show(&file.path);
     let what = match wanted {
         Some(name) => format!("server `{name}` is defined in {path}, "),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, call, check, codegen, completions, init, prompts, remove, render, repl, resources, serve, servers,
-    test_server, tools, trust,
+    add, call, check, codegen, completions, init, keys, prompts, remove, render, repl, resources, serve,
+    servers, test_server, tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -50,6 +50,7 @@ pub(crate) struct Globals {
 pub(crate) enum Command {
     Call(call::CallArgs),
     Serve(serve::ServeArgs),
+    Keys(keys::KeysArgs),
     Tools(tools::ToolsArgs),
     Codegen(codegen::CodegenArgs),
     Render(render::RenderArgs),

@@ -2,6 +2,7 @@
 
 mod app;
 mod arguments;
+mod catalogues;
 mod cli;
 mod commands;
 mod demo;
@@ -10,6 +11,7 @@ mod events;
 mod exit;
 mod failure;
 mod output;
+mod reload;
 mod repl;
 mod terminal;
 mod world;
@@ -74,6 +76,7 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Call(args) => args.run(app).await,
         Command::Serve(args) => args.run(app).await,
+        Command::Keys(args) => args.run(app),
         Command::Tools(args) => args.run(app).await,
         Command::Codegen(args) => args.run(app).await,
         Command::Render(args) => args.run(app).await,

@@ -33,10 +33,14 @@ pub(crate) struct OwnFiles {
     pub(crate) home: PathBuf,
     /// `wharf.toml`.
     pub(crate) config: PathBuf,
+    /// The keys of callers.
+    pub(crate) keys: PathBuf,
     /// Which project files are trusted.
     pub(crate) trust: PathBuf,
     /// What is known of servers' eras.
     pub(crate) eras: PathBuf,
+    /// What servers were last seen to offer: a folder.
+    pub(crate) catalogues: PathBuf,
     /// What was typed at the prompt of `wharf repl`.
     pub(crate) history: PathBuf,
 }
@@ -116,8 +120,10 @@ impl OwnFiles {
         Some(Self {
             home: folders.home_dir().to_path_buf(),
             config: folders.config_dir().join("wharf/wharf.toml"),
+            keys: folders.config_dir().join("wharf/keys.json"),
             trust: state.join("wharf/trusted.json"),
             eras: folders.cache_dir().join("wharf/eras.json"),
+            catalogues: folders.cache_dir().join("wharf/catalogue"),
             history: state.join("wharf/history"),
         })
     }

@@ -10,15 +10,19 @@
 
 use std::path::PathBuf;
 
+pub mod fixture;
 pub mod http;
 pub mod model;
 pub mod puppet;
 pub mod rmcp_client;
 pub mod rmcp_peer;
+pub mod socket;
 
 pub use self::http::{HttpPuppet, Recorded, Reply, SseStep};
+pub use fixture::{Fixture, Kind, Place};
 pub use model::{Dialect, ScriptedModel};
 pub use puppet::{Crash, Era, Grandchild, Puppet, Script, Step};
+pub use socket::{UnixPuppet, WsPuppet};
 
 /// Where the puppet's binary lies: among the examples of the package under test, or beside them.
 ///
@@ -34,6 +38,14 @@ pub fn puppet_path() -> PathBuf {
 /// If it was not built.
 pub fn rmcp_peer_path() -> PathBuf {
     built("rmcp-peer")
+}
+
+/// Where the binary of the fixture for the conformance suite lies.
+///
+/// # Panics
+/// If it was not built.
+pub fn fixture_path() -> PathBuf {
+    built("fixture")
 }
 
 /// Where the host that tests kill lies.

@@ -104,6 +104,17 @@ pub enum Event {
         /// What.
         message: String,
     },
+    /// The host has another configuration.
+    Reloaded {
+        /// Servers that are new.
+        added: Vec<ServerName>,
+        /// Servers that are gone.
+        removed: Vec<ServerName>,
+        /// Servers whose connection is made anew.
+        restarted: Vec<ServerName>,
+        /// Servers that are shown or called in another way.
+        changed: Vec<ServerName>,
+    },
     /// A tool was called and the call has ended.
     ToolInvoked(Arc<Invocation>),
     /// Somebody was asked whether a tool may be called, and said so or not.

@@ -19,6 +19,7 @@ use crate::failure::{Failure, Result};
 Examples:
   wharf add files -- npx -y @modelcontextprotocol/server-filesystem@2026.7.10 /home/me/notes
   wharf add github https://api.githubcopilot.com/mcp/ -H 'Authorization: Bearer ${GITHUB_TOKEN}'
+  wharf add notes unix:///run/user/1000/notes.sock
   wharf add db -s project -e 'DATABASE_URL=${DATABASE_URL}' -- uvx my-db-server==1.2.3")]
 pub(crate) struct AddArgs {
     /// What to call it
@@ -52,6 +53,10 @@ enum TransportName {
     Http,
     /// The old HTTP+SSE
     Sse,
+    /// A WebSocket, at an address with `wss:` or `ws:`
+    Ws,
+    /// A Unix socket, at `unix://` and its path
+    Unix,
 }
 
 impl AddArgs {
@@ -107,16 +112,22 @@ impl AddArgs {
             Some(TransportName::Stdio) if !is_program => {
                 return Err(Failure::usage("stdio needs a command, after `--`"));
             }
-            Some(TransportName::Http | TransportName::Sse) if is_program => {
+            Some(_) if is_program && self.transport != Some(TransportName::Stdio) => {
                 return Err(Failure::usage(
-                    "a program is spoken with over stdio; http and sse need an address",
+                    "a program is spoken with over stdio; the other transports need an address",
                 ));
             }
             Some(TransportName::Sse) => entry.transport = Some("sse".into()),
+            Some(TransportName::Ws) => entry.transport = Some("ws".into()),
+            Some(TransportName::Unix) => entry.transport = Some("unix".into()),
             _ => {}
         }
         if !is_program && !self.env.is_empty() {
             return Err(Failure::usage("variables are for programs; an address takes headers (-H)"));
+        }
+        let is_socket = entry.url.as_ref().is_some_and(|url| url.starts_with("unix:"));
+        if is_socket && !self.header.is_empty() {
+            return Err(Failure::usage("headers are for addresses of the web; a Unix socket has none"));
         }
         if is_program && !self.header.is_empty() {
             return Err(Failure::usage("headers are for addresses; a program takes variables (-e)"));

@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod codegen;
 pub(crate) mod completions;
 pub(crate) mod init;
+pub(crate) mod keys;
 mod offered;
 pub(crate) mod place;
 pub(crate) mod prompts;

@@ -1,6 +1,8 @@
 //! `wharf serve`: every server as one, for whoever speaks MCP.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
@@ -8,22 +10,24 @@ use tokio::io::BufReader;
 use tokio::net::TcpListener;
 use wharf::ask::Decline;
 use wharf::config::ServerConfig;
-use wharf::gateway::Gateway;
+use wharf::gateway::{Callers, Gateway, UnixDoor};
 
-use crate::app::{App, OpenHost, interrupted};
+use crate::app::{App, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
+use crate::reload;
 
 /// Serve every configured server as one MCP server
 ///
 /// Agents and editors are pointed at one address and find the tools of all servers there, whichever revision of the
-/// protocol they and the servers speak. Without any configuration the built-in demo server is served. Ctrl-C lets calls
-/// that are under way end.
+/// protocol they and the servers speak. Without any configuration the built-in demo server is served. Edits of the
+/// configuration apply without a restart; SIGHUP applies them at once. Ctrl-C lets calls that are under way end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   wharf serve
   claude mcp add --transport http wharf http://127.0.0.1:7420/mcp
-  wharf serve --stdio")]
+  wharf serve --stdio
+  wharf serve --unix /run/user/1000/wharf/wharf.sock")]
 pub(crate) struct ServeArgs {
     /// Listen at this port; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 7420, conflicts_with = "stdio")]
@@ -31,9 +35,15 @@ pub(crate) struct ServeArgs {
     /// Listen at this address; others than this machine's own need callers with keys
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), conflicts_with = "stdio")]
     bind: IpAddr,
+    /// Let in callers that have a key of this file; without it, your own file of `wharf keys` counts if there is one
+    #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
+    keys: Option<PathBuf>,
     /// Speak over standard input and output, with the one program that started it
     #[arg(long)]
     stdio: bool,
+    /// Listen at this Unix socket, for programs of your own user; one message a line
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stdio", "port", "bind"])]
+    unix: Option<PathBuf>,
     /// Let the gateway be called by this name too; may be given again
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -53,17 +63,52 @@ impl ServeArgs {
         }
         setup.report(app, None)?;
         let servers: Vec<ServerConfig> = setup.listed().filter(|server| server.enabled).cloned().collect();
-        let open = app.open(&setup, servers.clone(), Decline).await?;
-        let served = self.serve(app, &open, &servers).await;
+        warn_of_strangers(app, &setup);
+        let open = app.open_to_stay(&setup, servers, Decline).await?;
+        let gateway = self.gateway(app, &setup, &open)?;
+        let served = tokio::select! {
+            served = self.serve(app, &gateway, &open) => served,
+            () = reload::follow(app, &open.host, setup) => Ok(()),
+        };
         open.close().await;
         served
     }
 
-    async fn serve(&self, app: &App, open: &OpenHost, servers: &[ServerConfig]) -> Result<()> {
-        let gateway = Gateway::builder(open.host.clone())
+    /// The file of keys that counts: the one that is named, or the user's own where there is one.
+    fn key_file(&self, app: &App) -> Option<PathBuf> {
+        let named = self.keys.as_ref().map(|file| app.world.cwd.join(file));
+        named.or_else(|| app.world.own.as_ref().map(|own| own.keys.clone()).filter(is_there))
+    }
+
+    fn callers(&self, app: &App) -> Result<Callers> {
+        match self.key_file(app) {
+            // Whoever started it is the caller.
+            _ if self.stdio => Ok(Callers::default()),
+            Some(file) => Ok(Callers::default().key_file(file)?),
+            None => Ok(Callers::default()),
+        }
+    }
+
+    fn gateway(&self, app: &App, setup: &Setup, open: &OpenHost) -> Result<Gateway> {
+        let mut gateway = Gateway::builder(open.host.clone())
             .hosts(self.hosts.iter().cloned())
             .origins(self.origins.iter().cloned())
-            .build();
+            .callers(self.callers(app)?)
+            .limits(setup.config.gateway.limits.clone());
+        if let Some(rules) = &setup.config.callers {
+            gateway = gateway.rules(rules.clone());
+        }
+        let settings = &setup.config.gateway;
+        if let Some(url) = &settings.url {
+            gateway = gateway.url(url.clone());
+        }
+        if let Some(jwt) = settings.jwt.as_ref().filter(|_| !self.stdio) {
+            gateway = gateway.tokens(jwt.clone());
+        }
+        Ok(gateway.build()?)
+    }
+
+    async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost) -> Result<()> {
         if self.stdio {
             let input = BufReader::new(tokio::io::stdin());
             return tokio::select! {
@@ -71,18 +116,27 @@ impl ServeArgs {
                 () = interrupted() => Ok(()),
             };
         }
+        let stop = async {
+            interrupted().await;
+            app.ui.note("stopping: calls under way may end; Ctrl-C again ends them now");
+        };
+        if let Some(path) = &self.unix {
+            let door = UnixDoor::bind(&std::path::absolute(path).unwrap_or_else(|_| path.clone())).await?;
+            announce_socket(app, door.path(), &open.host.servers())?;
+            return tokio::select! {
+                () = gateway.serve_unix(door, stop) => Ok(()),
+                () = twice() => Ok(()),
+            };
+        }
         let at = SocketAddr::new(self.bind, self.port);
         gateway.may_listen(at)?;
+        let has_keys = self.key_file(app).is_some();
         let listener = TcpListener::bind(at).await.map_err(|error| {
             let hint = "choose another with --port, or 0 for a free one";
             Failure::general(format!("cannot listen at {at}: {error}")).hint(hint)
         })?;
         let at = listener.local_addr().map_err(|e| Failure::general(format!("it listens nowhere: {e}")))?;
-        announce(app, at, servers)?;
-        let stop = async {
-            interrupted().await;
-            app.ui.note("stopping: calls under way may end; Ctrl-C again ends them now");
-        };
+        announce(app, at, &open.host.servers(), has_keys)?;
         tokio::select! {
             served = gateway.serve_http(listener, stop) => Ok(served?),
             () = twice() => Ok(()),
@@ -90,8 +144,39 @@ impl ServeArgs {
     }
 }
 
+/// Says at which socket it is.
+fn announce_socket(app: &App, path: &Path, servers: &[Arc<ServerConfig>]) -> Result<()> {
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    if app.ui.json {
+        app.ui.document(&json!({ "path": path, "servers": names }))?;
+        return Ok(());
+    }
+    let shown = wharf::text::Escaped(&path.display().to_string()).to_string();
+    app.ui.say(format_args!("serving {} at {shown}", names.join(", ")));
+    app.ui.note("\nCtrl-C stops.");
+    Ok(())
+}
+
+/// A rule about a server that is not there does nothing; that may not be what was meant.
+fn warn_of_strangers(app: &App, setup: &Setup) {
+    let Some(rules) = &setup.config.callers else { return };
+    for (caller, servers) in rules.named() {
+        for server in servers.iter().filter(|name| !setup.config.servers.contains_key(**name)) {
+            let caller = wharf::text::Escaped(caller);
+            app.ui.warn(format_args!(
+                "the rules of caller `{caller}` name a server `{server}` that is not configured"
+            ));
+        }
+    }
+}
+
+/// Whether there is a file. Where that cannot be found out there may be one, and it must not be passed over.
+fn is_there(file: &PathBuf) -> bool {
+    !matches!(file.try_exists(), Ok(false))
+}
+
 /// Says where it is, and what to paste where.
-fn announce(app: &App, at: SocketAddr, servers: &[ServerConfig]) -> Result<()> {
+fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: bool) -> Result<()> {
     let url = format!("http://{at}/mcp");
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     if app.ui.json {
@@ -102,6 +187,9 @@ fn announce(app: &App, at: SocketAddr, servers: &[ServerConfig]) -> Result<()> {
     app.ui.note(format_args!(
         "\n  Claude Code   claude mcp add --transport http wharf {url}\n  Codex         codex mcp add wharf --url {url}\n  VS Code       code --add-mcp '{{\"name\":\"wharf\",\"type\":\"http\",\"url\":\"{url}\"}}'\n  Cursor        \"wharf\": {{ \"url\": \"{url}\" }}   in mcp.json\n\nCtrl-C stops."
     ));
+    if has_keys {
+        app.ui.note("\nCallers need a key, sent as `Authorization: Bearer KEY`: wharf keys add NAME");
+    }
     Ok(())
 }
 

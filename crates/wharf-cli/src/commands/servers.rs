@@ -66,7 +66,10 @@ pub(crate) fn what(server: &ServerConfig) -> String {
                 std::iter::once(&stdio.command).chain(&stdio.args).map(String::as_str).collect();
             server.redactor().redact(&line.join(" ")).into_owned()
         }
-        Transport::Http(remote) | Transport::Sse(remote) => remote.url.to_string(),
+        Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
+            remote.url.to_string()
+        }
+        Transport::Unix(socket) => wharf::text::Escaped(&socket.path.display().to_string()).to_string(),
         _ => String::new(),
     }
 }
@@ -101,7 +104,8 @@ fn shape(server: &ServerConfig) -> Value {
             shape["env"] = json!(names(stdio.env.keys().collect()));
             shape["cwd"] = json!(stdio.cwd);
         }
-        Transport::Http(remote) | Transport::Sse(remote) => {
+        Transport::Unix(socket) => shape["path"] = json!(socket.path),
+        Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
             shape["url"] = json!(remote.url.to_string());
             shape["headers"] = json!(names(remote.headers.keys().collect()));
         }

@@ -10,14 +10,19 @@ use wharf_testkit::rmcp_client::{Wire, list_and_call};
 use crate::desk::{Desk, WHARF};
 
 /// A gateway that listens, ended when the test is.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Serving {
-    fn start(desk: &Desk) -> Self {
-        let mut child = desk.command(&["serve", "--port", "0", "--json"]).spawn().unwrap();
+    pub(crate) fn start(desk: &Desk) -> Self {
+        Self::start_with(desk, &[])
+    }
+
+    pub(crate) fn start_with(desk: &Desk, more: &[&str]) -> Self {
+        let args = [&["serve", "--port", "0", "--json"], more].concat();
+        let mut child = desk.command(&args).spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
@@ -27,7 +32,7 @@ impl Serving {
     }
 
     /// Asks it to stop, and waits until it has.
-    fn stop(mut self) -> i32 {
+    pub(crate) fn stop(mut self) -> i32 {
         #[expect(clippy::disallowed_methods, reason = "a person who presses Ctrl-C")]
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
@@ -71,6 +76,52 @@ fn l31_a_gateway_is_a_server_like_any_other() {
     let wrong = desk.run(&["--config", &file, "call", "all", "demo_add", "a=1"]);
     assert_ne!(wrong.code, 0, "{wrong:?}");
     assert_eq!(serving.stop(), 0, "being asked to stop is no failure");
+}
+
+#[test]
+fn l30_a_gateway_at_a_unix_socket_is_a_server_and_survives_its_own_death() {
+    let desk = Desk::new();
+    let path = desk.home().join("run").join("wharf.sock");
+    let url = format!("unix://{}", path.display());
+    let start = || {
+        let mut child = desk.command(&["serve", "--unix", path.to_str().unwrap(), "--json"]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert_eq!(said["path"], path.to_str().unwrap());
+        Serving { child, url: url.clone() }
+    };
+    // Its own file: a gateway that is its own server would wait for itself.
+    let file = desk.home().join("gateway.json");
+    std::fs::write(&file, json!({"mcpServers": {"all": {"type": "unix", "url": url}}}).to_string()).unwrap();
+    let file = file.display().to_string();
+    let mut serving = start();
+    let twice =
+        desk.command(&["serve", "--unix", path.to_str().unwrap()]).stdin(Stdio::null()).output().unwrap();
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("somebody listens there already"), "{twice:?}");
+    let said = desk.run(&["--config", &file, "call", "all", "demo_echo", "message=through"]);
+    assert_eq!((said.code, said.out.trim()), (0, "through"), "{said:?}");
+
+    serving.child.kill().unwrap();
+    serving.child.wait().unwrap();
+    assert!(path.exists(), "one that is killed leaves its socket behind");
+    let serving = start();
+    let said = desk.run(&["--config", &file, "call", "all", "demo_echo", "message=again"]);
+    assert_eq!((said.code, said.out.trim()), (0, "again"), "{said:?}");
+    assert_eq!(serving.stop(), 0);
+    assert!(!path.exists());
+}
+
+#[test]
+fn l30_a_gateway_is_reached_over_a_websocket() {
+    let desk = Desk::new();
+    let serving = Serving::start(&desk);
+    desk.run(&["add", "all", &serving.url.replace("http:", "ws:")]).ok();
+    let said = desk.run(&["call", "all", "demo_echo", "message=through"]);
+    assert_eq!((said.code, said.out.trim()), (0, "through"), "{said:?}");
+    let listed = desk.run(&["servers"]);
+    assert!(listed.out.contains("ws://127.0.0.1"), "{listed:?}");
+    assert_eq!(serving.stop(), 0);
 }
 
 #[test]

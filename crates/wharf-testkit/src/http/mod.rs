@@ -81,7 +81,16 @@ impl HttpPuppet {
         F: Fn(Recorded) -> R + Send + Sync + 'static,
         R: Future<Output = Reply> + Send + 'static,
     {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::start_at(0, handler)
+    }
+
+    /// Starts a server on this port of 127.0.0.1.
+    pub fn start_at<F, R>(port: u16, handler: F) -> Self
+    where
+        F: Fn(Recorded) -> R + Send + Sync + 'static,
+        R: Future<Output = Reply> + Send + 'static,
+    {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("a free port");
         listener.set_nonblocking(true).expect("a listener that does not block");
         let listener = TcpListener::from_std(listener).expect("a listener in a runtime");
         let addr = listener.local_addr().expect("a listener has an address");

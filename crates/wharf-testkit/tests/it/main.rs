@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start the puppet themselves")]
 
+mod fixture;
 mod http;
 mod puppet;
 mod rmcp;

@@ -93,12 +93,33 @@ pub struct Offers {
 /// A future that answers a question.
 pub type Answered = Pin<Box<dyn Future<Output = Answer> + Send + 'static>>;
 
+/// A future that gives the protocol's own answer to a question.
+pub type Relaying = Pin<Box<dyn Future<Output = Result<Json, RpcError>> + Send + 'static>>;
+
 /// Who answers.
 pub trait Asker: Send + Sync + 'static {
     /// Which kinds of question it answers.
     fn offers(&self) -> Offers;
     /// Answers one. The server that asks is named, and should be shown.
     fn ask(&self, server: &ServerName, question: Question) -> Answered;
+
+    /// What servers are told of it: the protocol's `ClientCapabilities`.
+    fn capabilities(&self) -> Json {
+        self.offers().capabilities()
+    }
+
+    /// The same for a legacy server, which may be told more.
+    fn legacy_capabilities(&self) -> Json {
+        self.offers().legacy_capabilities()
+    }
+
+    /// For someone who speaks the protocol: passes a question on as the server wrote it, and gives the protocol's own
+    /// answer. What is neither understood nor checked here is theirs to check. Everybody else is asked by
+    /// [`Asker::ask`].
+    fn relay(&self, server: &ServerName, method: &str, params: Option<&Json>) -> Option<Relaying> {
+        let _ = (server, method, params);
+        None
+    }
 }
 
 /// Offers nothing and declines everything: the default.
@@ -177,6 +198,9 @@ pub async fn answer(
     method: String,
     params: Option<Json>,
 ) -> Result<Json, RpcError> {
+    if let Some(relaying) = asker.relay(&server, &method, params.as_ref()) {
+        return relaying.await;
+    }
     let question = read(&method, params, asker.offers())?;
     let said = asker.ask(&server, question.clone()).await;
     match (question, said) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::OnProgress;
 use super::rounds::Errand;
+use super::{OnProgress, Relayed};
 use crate::ask::Asker;
 use crate::catalog::{self, Part, Rejected};
 use crate::connect::{Connection, Request};
@@ -25,6 +25,10 @@ pub struct Asked<'a> {
     pub hard_timeout: Option<Duration>,
     /// Who hears of progress, in order, before the answer.
     pub on_progress: Option<OnProgress<'a>>,
+    /// Whoever it is asked for, if not for the program itself.
+    pub relayed: Option<&'a Arc<Relayed>>,
+    /// Whether nobody else's requests go over the connection.
+    pub private: bool,
 }
 
 /// What was read of a resource.
@@ -75,9 +79,21 @@ pub async fn read_resource(connection: &Connection, uri: &str, asked: Asked<'_>)
         params.text("uri", uri);
         params
     };
-    let raw = asked.run(connection, (method::RESOURCES_READ, uri), params).await?;
+    let raw = asked.run(connection, (method::RESOURCES_READ, Some(uri)), params).await?;
     let (contents, rejected) = parts(connection, &raw, "contents", ResourceContents::read)?;
     Ok(ResourceRead { contents, rejected, raw })
+}
+
+/// Passes a request of a caller on: its parameters as they came, and the server's answer as it is. `about` is the prompt
+/// or the resource that it is about, for transports that say so in a header.
+pub(crate) async fn forward(
+    connection: &Connection,
+    (part, method, about): (Part, &'static str, Option<&str>),
+    params: &Members,
+    asked: Asked<'_>,
+) -> Result<Json> {
+    part.require(connection)?;
+    asked.run(connection, (method, about), || params.clone()).await
 }
 
 /// Looks a prompt up in the server's list.
@@ -113,7 +129,7 @@ pub async fn prompt(
         }
         params
     };
-    let raw = asked.run(connection, (method::PROMPTS_GET, prompt.name.raw()), params).await?;
+    let raw = asked.run(connection, (method::PROMPTS_GET, Some(prompt.name.raw())), params).await?;
     let (messages, rejected) = parts(connection, &raw, "messages", PromptMessage::read)?;
     let description = raw.member("description").and_then(|d| d.to::<String>().ok()).map(Foreign::from);
     Ok(PromptFetched { description, messages, rejected, raw })
@@ -157,7 +173,7 @@ impl Asked<'_> {
     async fn run(
         self,
         connection: &Connection,
-        (method, name): (&'static str, &str),
+        (method, name): (&'static str, Option<&str>),
         params: impl Fn() -> Members,
     ) -> Result<Json> {
         let errand = Errand {
@@ -167,6 +183,8 @@ impl Asked<'_> {
             headers: Vec::new(),
             timeout: self.timeout,
             hard_timeout: self.hard_timeout,
+            relayed: self.relayed,
+            private: self.private,
         };
         errand.run(connection, params, self.asker, self.on_progress).await
     }

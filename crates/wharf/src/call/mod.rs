@@ -5,13 +5,16 @@
 //! means is `outcome`'s business.
 
 mod fetch;
+mod relayed;
 mod rounds;
 mod schema;
 mod send;
 
+pub(crate) use fetch::forward;
 pub use fetch::{
     Asked, Completing, PromptFetched, ResourceRead, complete, find_prompt, prompt, read_resource,
     set_log_level,
 };
+pub use relayed::{OnLog, Relayed};
 pub use schema::{Misfit, Validators, limits};
 pub use send::{Call, OnProgress, send};

@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::OnProgress;
+use super::{OnProgress, Relayed};
 use crate::ask::{self, Asker};
-use crate::connect::{Connection, Request};
+use crate::connect::{Companion, Connection, Request};
 use crate::error::{Error, Result};
 use crate::mcp::{Era, code, method};
 use crate::names::ToolName;
@@ -23,13 +23,17 @@ use crate::wire::{Json, Members};
 pub(super) struct Errand<'a> {
     pub(super) method: &'static str,
     /// What it is about: a tool, a prompt, a resource.
-    pub(super) name: &'a str,
+    pub(super) name: Option<&'a str>,
     /// The tool, if it is one: errors name it.
     pub(super) tool: Option<&'a ToolName>,
     /// Headers that mirror arguments.
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
     pub(super) hard_timeout: Option<Duration>,
+    /// Whoever it is made for, if not for the program itself.
+    pub(super) relayed: Option<&'a Arc<Relayed>>,
+    /// Whether the connection carries only requests of the same caller, or can tell whose a question is.
+    pub(super) private: bool,
 }
 
 /// What goes back to a server that asked.
@@ -77,7 +81,7 @@ impl Errand<'_> {
     ) -> Result<Json> {
         let modern = connection.info().revision.era() == Era::Modern;
         let started = Instant::now();
-        let mut round = Round::default();
+        let mut round = self.relayed.map_or_else(Round::default, |relayed| Round::of(relayed));
         for number in 0..MAX_ROUNDS {
             let mut request = Request::new(self.method, round.write(params()), self.timeout);
             let hard = self.hard_timeout.unwrap_or(request.hard_timeout);
@@ -85,10 +89,15 @@ impl Errand<'_> {
             request.hard_timeout = if number == 0 { hard } else { hard.saturating_sub(started.elapsed()) };
             request.started = (number == 0).then_some(started);
             request.tool = self.tool;
-            request.name = Some(self.name);
+            request.name = self.name;
             request.headers.clone_from(&self.headers);
+            request.told = self.relayed.map(|relayed| &relayed.told);
+            request.companion = self.companion(modern);
             request.on_progress = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
             let question = match connection.request(request).await {
+                Ok(result) if self.relayed.is_some_and(|relayed| relayed.returns(&result)) => {
+                    return Ok(result);
+                }
                 Ok(result) => match asked(connection, &result, modern)? {
                     None => return Ok(result),
                     Some(question) => question,
@@ -106,6 +115,12 @@ impl Errand<'_> {
             };
         }
         Err(protocol(connection, format!("it asked back more than {MAX_ROUNDS} times in one call")))
+    }
+
+    /// What a server logs and asks goes to the caller only where it cannot be another caller's.
+    fn companion(&self, modern: bool) -> Option<Arc<dyn Companion>> {
+        let relayed = self.relayed.filter(|_| modern || self.private)?;
+        Some(Arc::clone(relayed) as Arc<dyn Companion>)
     }
 }
 
@@ -157,6 +172,11 @@ fn pages(error: &Error) -> Option<Vec<Json>> {
 // === impl Round ===
 
 impl Round {
+    /// What a caller brings from the rounds before, which were its own requests.
+    fn of(relayed: &Relayed) -> Self {
+        Self { responses: relayed.responses.clone(), state: relayed.state.clone() }
+    }
+
     fn write(&self, mut params: Members) -> Members {
         if let Some(responses) = &self.responses {
             params.json("inputResponses", responses);

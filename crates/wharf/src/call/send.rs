@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Relayed;
 use super::rounds::Errand;
 use crate::ask::Asker;
 use crate::connect::{Connection, Progress};
@@ -24,6 +25,10 @@ pub struct Call<'a> {
     pub timeout: Duration,
     /// How long to wait whatever the signs; `None` leaves it to the connection.
     pub hard_timeout: Option<Duration>,
+    /// Whoever it is made for, if not for the program itself.
+    pub relayed: Option<&'a Arc<Relayed>>,
+    /// Whether nobody else's calls go over the connection.
+    pub private: bool,
 }
 
 /// Who hears of progress.
@@ -40,11 +45,13 @@ pub async fn send(
     let modern = connection.info().revision.era() == Era::Modern;
     let errand = Errand {
         method: method::TOOLS_CALL,
-        name: call.tool.name.as_str(),
+        name: Some(call.tool.name.as_str()),
         tool: Some(&call.tool.name),
         headers: if modern { headers(call) } else { Vec::new() },
         timeout: call.timeout,
         hard_timeout: call.hard_timeout,
+        relayed: call.relayed,
+        private: call.private,
     };
     errand.run(connection, || params(call), asker, on_progress).await
 }
@@ -52,6 +59,9 @@ pub async fn send(
 fn params(call: &Call<'_>) -> Members {
     let mut params = Members::new();
     params.text("name", call.tool.name.as_str()).json("arguments", call.arguments);
+    if let Some(relayed) = call.relayed {
+        params.append(&relayed.more);
+    }
     params
 }
 

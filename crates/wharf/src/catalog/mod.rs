@@ -4,12 +4,18 @@
 //! be used is left out with the reason and the others stay; and word of resources that change. What tools are called
 //! for models, and who sees them, is the registry's business.
 
+mod canonical;
 mod offered;
 mod pages;
+mod pinned;
 mod watch;
 
+pub use canonical::fingerprint;
 pub(crate) use offered::Part;
 pub use offered::{Offered, prompts, resource_templates, resources};
+pub use pinned::{
+    CATALOGUE_MAX, CatalogMemory, CatalogStore, Catalogue, Definition, Definitions, ListKind, PinKey, Pinned,
+};
 pub use watch::{Subscription, Update, Watchers};
 
 use std::collections::HashSet;
@@ -49,7 +55,8 @@ const TOOLS: List = List { method: method::TOOLS_LIST, key: "tools", name: "name
 impl Catalog {
     /// Asks for every page of the server's tools. A server without tools has an empty catalogue.
     pub async fn fetch(connection: &Connection, timeout: Duration) -> Result<Self> {
-        let mut reading = Reading { http: connection.transport() != "stdio", ..Reading::default() };
+        let mut reading =
+            Reading { http: matches!(connection.transport(), "http" | "sse"), ..Reading::default() };
         match TOOLS.walk(connection, timeout, |raw| reading.tool(raw)).await {
             // A server that has no tools may not know the question.
             Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND && reading.is_empty() => {}

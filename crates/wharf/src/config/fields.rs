@@ -165,15 +165,18 @@ impl<'a> Reader<'a> {
     /// Fields that mean nothing for this transport: an error in our own file, a warning in one that others read.
     fn misplaced(&mut self, fields: &Fields<'_>, transport: Option<&Transport>) {
         let Some(transport) = transport else { return };
-        let (stranger, kind) = match transport {
-            Transport::Stdio(_) => (For::Endpoint, "a server that is started"),
-            _ => (For::Program, "a server that is reached by `url`"),
+        let (own, kind) = match transport {
+            Transport::Stdio(_) => (For::Program, "a server that is started"),
+            // Its address may be written as a `url`; headers it has none.
+            Transport::Unix(_) => (For::Socket, "a server at a Unix socket"),
+            _ => (For::Endpoint, "a server that is reached by `url`"),
         };
+        let in_url = matches!(transport, Transport::Unix(_)) && !fields.contains_key("path");
         for (name, entry) in fields {
             let Known::Field(field) = known::look_up(&entry.key, self.source.format) else {
                 continue;
             };
-            if field.of != stranger {
+            if matches!(field.of, For::Any) || field.of == own || (in_url && *name == "url") {
                 continue;
             }
             let message = format!("`{name}` means nothing for {kind}");

@@ -1,6 +1,6 @@
 //! The tree of a whole file becomes its parts.
 //!
-//! In: a file's tree. Out: its servers by name, its `[policy]` and `[limits]`, not yet read. A `wharf.toml` with a
+//! In: a file's tree. Out: its servers by name, its other tables, not yet read. A `wharf.toml` with a
 //! key that nobody knows is refused whole, because the key may be a misspelt `policy`; an `.mcp.json`, which others
 //! write too, gets a warning.
 
@@ -19,6 +19,8 @@ pub(super) struct Parts<'a> {
     pub(super) servers: IndexMap<ServerName, Named<'a>>,
     pub(super) policy: Option<&'a Node>,
     pub(super) limits: Option<&'a Node>,
+    pub(super) callers: Option<&'a Entry>,
+    pub(super) gateway: Option<&'a Entry>,
     /// Names that are none.
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
@@ -52,6 +54,13 @@ pub(super) fn parts<'a>(tree: &'a Node, source: &Source) -> Result<Parts<'a>, Bo
             }
             (Format::Toml, "policy") => parts.policy = Some(&entry.node),
             (Format::Toml, "limits") => parts.limits = Some(&entry.node),
+            (Format::Toml, "callers") => parts.callers = Some(entry),
+            (Format::Toml, "gateway") => parts.gateway = Some(entry),
+            (Format::Json, "callers" | "gateway") => {
+                let message = format!("{} is not taken from an `.mcp.json`", shown(&entry.key));
+                let hint = "say it in your own wharf.toml";
+                return Err(Box::new(source.problem(&entry.key_span, message).hint(hint)));
+            }
             (Format::Toml, unknown) => return Err(Box::new(unknown_table(entry, unknown, source))),
             (Format::Json, "$schema") => {}
             (Format::Json, "inputs" | "sandbox") => {
@@ -71,9 +80,11 @@ fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
     let problem = source.problem(&entry.key_span, format!("unknown key {} in wharf.toml", shown(key)));
     match key {
         "mcp_servers" | "mcpServers" | "servers" => problem.hint("a server is a table `[mcp.NAME]`"),
-        _ => match nearest(key, ["mcp", "policy", "limits"]) {
+        _ => match nearest(key, ["mcp", "policy", "limits", "callers", "gateway"]) {
             Some(name) => problem.hint(format!("did you mean `{name}`?")),
-            None => problem.hint("the file holds `[mcp.NAME]`, `[policy]` and `[limits]`"),
+            None => problem.hint(
+                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]` and `[gateway]`",
+            ),
         },
     }
 }

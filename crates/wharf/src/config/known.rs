@@ -12,6 +12,7 @@ pub(super) enum For {
     Any,
     Program,
     Endpoint,
+    Socket,
 }
 
 /// A field, its other spellings, and the spellings that only `.mcp.json` knows.
@@ -27,7 +28,7 @@ const fn field(name: &'static str, of: For) -> Field {
     Field { name, also: &[], in_json: &[], of }
 }
 
-static FIELDS: [Field; 19] = [
+static FIELDS: [Field; 20] = [
     field("command", For::Program),
     field("args", For::Program),
     Field { also: &["environment"], ..field("env", For::Program) },
@@ -35,6 +36,7 @@ static FIELDS: [Field; 19] = [
     field("cwd", For::Program),
     Field { in_json: &["serverUrl"], ..field("url", For::Endpoint) },
     field("headers", For::Endpoint),
+    field("path", For::Socket),
     Field { also: &["type"], ..field("transport", For::Any) },
     field("enabled", For::Any),
     Field { in_json: &["disabled"], ..field("\u{0}disabled", For::Any) },
@@ -143,6 +145,7 @@ fn suggestion(key: &str) -> Option<String> {
         "tool_timeout_sec" => "timeout",
         "startup_timeout_sec" | "startup_timeout_ms" => "start_timeout",
         "prefix" => "tool_prefix",
+        "socket" | "socket_path" | "socketPath" => "path",
         "shared" => "share",
         _ => {
             let names = FIELDS.iter().flat_map(|f| std::iter::once(f.name).chain(f.also.iter().copied()));

@@ -14,10 +14,12 @@ use crate::error::Result;
 use crate::names::ServerName;
 use crate::wire::Limits;
 
+use super::callers::CallerTable;
 use super::edit::Format;
 use super::fields::{Environment, Meaning, Reader};
 use super::file::{self, Named, Parts};
-use super::node::Node;
+use super::gateway::GatewaySettings;
+use super::node::{Entry, Node};
 use super::policy::{self, PolicySettings, Refusal};
 use super::problem::Problem;
 use super::read::{self, Contents, Writable};
@@ -34,7 +36,7 @@ pub struct Sources {
     /// Project folders, the farthest ancestor first, the local one last. Each may hold `wharf.toml` and `.mcp.json`.
     pub folders: Vec<PathBuf>,
     /// Files named on the command line, the last the nearest. They need no trust, must exist, and replace the
-    /// search: of the user's file only `[policy]` and `[limits]` still count, and `folders` are not read.
+    /// search: of the user's file only its rules still count, not its servers, and `folders` are not read.
     pub explicit: Vec<PathBuf>,
     /// The environment to expand from.
     pub env: BTreeMap<String, String>,
@@ -53,6 +55,10 @@ pub struct Config {
     pub policy: PolicySettings,
     /// How much a server may send.
     pub limits: Limits,
+    /// What callers of the gateway are given. `None`: whoever is let in is given everything.
+    pub callers: Option<CallerTable>,
+    /// How callers of the gateway are received.
+    pub gateway: GatewaySettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
     pub problems: Vec<Problem>,
     /// What is doubtful, but changed nothing.
@@ -89,7 +95,7 @@ struct Layers<'a> {
 ///
 /// # Errors
 /// If a file named on the command line is missing, or a `wharf.toml` that has a say cannot be read, is open to other
-/// users, or has an invalid `[policy]` or `[limits]`: then nobody knows what it forbids.
+/// users, or has an invalid table of rules: then nobody knows what it forbids.
 pub fn load(sources: &Sources) -> Result<Config> {
     let mut layers = Layers { sources, slots: IndexMap::new(), config: Config::default() };
     layers.give(|origin| *origin == Origin::BuiltIn);
@@ -193,7 +199,7 @@ impl Layers<'_> {
         }
     }
 
-    /// Reads `[policy]` and `[limits]`, both or neither.
+    /// Reads the tables of rules, all or none.
     fn rules(&mut self, parts: &Parts<'_>, source: &Source, standing: Standing) -> Result<(), Refusal> {
         let is_project = standing == Standing::Project;
         let mut policy = self.config.policy.clone();
@@ -206,8 +212,20 @@ impl Layers<'_> {
         if let Some(node) = parts.limits {
             limits::apply(node, source, is_project, &mut limits)?;
         }
+        let (mut callers, mut gateway) = (self.config.callers.clone(), self.config.gateway.clone());
+        if let Some(entry) = parts.callers {
+            own_only(entry, source, is_project)?;
+            let table = callers.get_or_insert_default();
+            table.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
+        if let Some(entry) = parts.gateway {
+            own_only(entry, source, is_project)?;
+            gateway.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
         self.config.policy = policy;
         self.config.limits = limits;
+        self.config.callers = callers;
+        self.config.gateway = gateway;
         Ok(())
     }
 
@@ -301,6 +319,16 @@ impl Layers<'_> {
         }
         self.config
     }
+}
+
+/// Who may call, and what, is not a project's to say.
+fn own_only(entry: &Entry, source: &Source, is_project: bool) -> Result<(), Refusal> {
+    if !is_project {
+        return Ok(());
+    }
+    let message = format!("a project's file may not say who calls the gateway: `{}`", entry.key);
+    let hint = "say it in your own wharf.toml, or take it out of the project's";
+    Err(Refusal::Widens(Box::new(source.problem(&entry.key_span, message).hint(hint))))
 }
 
 /// The folder that relative paths in a file start from.

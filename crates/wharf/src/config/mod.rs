@@ -8,6 +8,7 @@
 //! `fields` and `transport` (one server) → `layers` (all files together).
 
 mod args;
+mod callers;
 mod duration;
 pub mod edit;
 mod expand;
@@ -16,6 +17,8 @@ mod file;
 mod folders;
 mod format_json;
 mod format_toml;
+mod gateway;
+mod keys;
 mod known;
 mod layers;
 mod limits;
@@ -29,12 +32,15 @@ mod source;
 mod transport;
 mod trust;
 
+pub use callers::{CallerRules, CallerTable};
 pub use edit::Format;
 pub use folders::find_folders;
+pub use gateway::{CallLimits, GatewaySettings, JwtSettings};
+pub use keys::{KeyStore, StoredKey};
 pub use layers::{Config, Sources, load};
 pub use policy::{PackageRule, PolicySettings};
 pub use problem::{Place, Problem};
-pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport};
+pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
 pub use trust::{PendingFile, PendingServer, TrustStore};
 
 #[cfg(test)]

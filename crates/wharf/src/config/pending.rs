@@ -51,6 +51,9 @@ fn what(node: &Node) -> String {
             Err(_) => "reaches an address that only its variables tell".to_owned(),
         };
     }
+    if let Some(path) = get(node, &["path"]).and_then(Node::as_text) {
+        return format!("reaches the socket {}", Escaped(path));
+    }
     match get(node, &["enabled"]).map(|node| &node.value) {
         Some(Value::Bool(true)) => "turns on a server of a farther file".to_owned(),
         Some(Value::Bool(false)) => "turns off a server of a farther file".to_owned(),

@@ -259,13 +259,21 @@ fn flag(entry: &Entry, source: &Source) -> Result<bool, Box<Problem>> {
 }
 
 fn texts(entry: &Entry, source: &Source) -> Result<Vec<String>, Box<Problem>> {
+    Ok(texts_at(entry, source)?.into_iter().map(|(text, _)| text.to_owned()).collect())
+}
+
+/// A list of texts, each with its place.
+pub(super) fn texts_at<'e>(
+    entry: &'e Entry,
+    source: &Source,
+) -> Result<Vec<(&'e str, &'e Span)>, Box<Problem>> {
     let Some(items) = entry.node.as_list() else {
         let message = format!("`{}` must be a list of strings, not {}", entry.key, entry.node.kind());
         return Err(wrong(source, &entry.node.span, message));
     };
-    let text = |item: &Node| match item.as_text().map(str::trim) {
+    let text = |item: &'e Node| match item.as_text().map(str::trim) {
         Some("") => Err(wrong(source, &item.span, format!("an entry of `{}` is empty", entry.key))),
-        Some(text) => Ok(text.to_owned()),
+        Some(text) => Ok((text, &item.span)),
         None => {
             let message = format!("an entry of `{}` must be a string, not {}", entry.key, item.kind());
             Err(wrong(source, &item.span, message))

@@ -51,6 +51,10 @@ pub enum Transport {
     Http(Remote),
     /// An endpoint of the old HTTP+SSE transport.
     Sse(Remote),
+    /// A WebSocket endpoint: one message a text frame.
+    WebSocket(Remote),
+    /// A Unix socket of this machine: one message a line.
+    Unix(UnixSocket),
 }
 
 /// A program to start.
@@ -77,6 +81,13 @@ pub struct Remote {
     pub url: SecretUrl,
     /// Headers that go with every request.
     pub headers: IndexMap<String, Secret>,
+}
+
+/// A socket in the file system to reach.
+#[derive(Clone, Debug)]
+pub struct UnixSocket {
+    /// Where it is, absolute.
+    pub path: PathBuf,
 }
 
 /// When a server is connected.
@@ -153,19 +164,32 @@ impl ServerConfig {
     /// # Errors
     /// If `url` is no address. It is not repeated in the error: it may hold a secret.
     pub fn http(name: ServerName, url: &str) -> Result<Self> {
-        let url = url
-            .parse()
-            .map_err(|why| Error::config(format!("the address of server `{name}` cannot be read: {why}")))?;
-        let remote = Remote { url: SecretUrl::new(url), headers: IndexMap::default() };
+        let remote = Remote::at(&name, url)?;
         Ok(Self::new(name, Transport::Http(remote)))
     }
 
-    /// `stdio`, `http` or `sse`.
+    /// A server that is reached by WebSocket, at an address with `ws:` or `wss:`.
+    ///
+    /// # Errors
+    /// If `url` is no address. It is not repeated in the error: it may hold a secret.
+    pub fn websocket(name: ServerName, url: &str) -> Result<Self> {
+        let remote = Remote::at(&name, url)?;
+        Ok(Self::new(name, Transport::WebSocket(remote)))
+    }
+
+    /// A server that listens at a Unix socket of this machine.
+    pub fn unix(name: ServerName, path: impl Into<PathBuf>) -> Self {
+        Self::new(name, Transport::Unix(UnixSocket { path: path.into() }))
+    }
+
+    /// `stdio`, `http`, `sse`, `ws` or `unix`.
     pub fn transport_name(&self) -> &'static str {
         match self.transport {
             Transport::Stdio(_) => "stdio",
             Transport::Http(_) => "http",
             Transport::Sse(_) => "sse",
+            Transport::WebSocket(_) => "ws",
+            Transport::Unix(_) => "unix",
         }
     }
 
@@ -173,9 +197,10 @@ impl ServerConfig {
     pub fn redactor(&self) -> Redactor {
         match &self.transport {
             Transport::Stdio(stdio) => Redactor::new(stdio.env.values().cloned()),
-            Transport::Http(remote) | Transport::Sse(remote) => {
+            Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
                 Redactor::new(remote.headers.values().cloned().chain(remote.url.secrets()))
             }
+            Transport::Unix(_) => Redactor::new([]),
         }
     }
 
@@ -198,7 +223,8 @@ impl ServerConfig {
                 stdio.env_passthrough.iter().for_each(|n| part(n));
                 part(&format!("{:?} {:?}", stdio.cwd, stdio.base));
             }
-            Transport::Http(remote) | Transport::Sse(remote) => {
+            Transport::Unix(socket) => part(&format!("{:?}", socket.path)),
+            Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
                 part(remote.url.expose().as_str());
                 remote
                     .headers
@@ -207,5 +233,14 @@ impl ServerConfig {
             }
         }
         hash.finalize().into()
+    }
+}
+
+impl Remote {
+    fn at(name: &ServerName, url: &str) -> Result<Self> {
+        let url = url
+            .parse()
+            .map_err(|why| Error::config(format!("the address of server `{name}` cannot be read: {why}")))?;
+        Ok(Self { url: SecretUrl::new(url), headers: IndexMap::default() })
     }
 }

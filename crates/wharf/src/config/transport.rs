@@ -1,7 +1,8 @@
 //! How a server is started or reached, out of its fields.
 //!
 //! In: the fields of one entry. Out: a [`Transport`] with its variables filled in, or the complaints. Without
-//! `transport`, a `command` is stdio, a `url` is Streamable HTTP, and a `url` whose path ends in `/sse` is HTTP+SSE.
+//! `transport`, a `command` is stdio, a `path` is a Unix socket, and a `url` is what its scheme says: WebSocket, a Unix
+//! socket, or Streamable HTTP, and HTTP+SSE if its path ends in `/sse`.
 
 use http::{HeaderName, HeaderValue};
 use indexmap::IndexMap;
@@ -14,7 +15,7 @@ use super::expand::{self, Expanded, Trouble};
 use super::fields::{Fields, Reader};
 use super::node::{Entry, Node, Span, Value};
 use super::problem::shown;
-use super::server::{Remote, Stdio, Transport};
+use super::server::{Remote, Stdio, Transport, UnixSocket};
 
 /// The transports by every name they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +23,23 @@ enum Kind {
     Stdio,
     Http,
     Sse,
+    WebSocket,
+    Unix,
 }
 
-const KINDS: [(&str, Kind); 5] = [
+const KINDS: [(&str, Kind); 8] = [
     ("stdio", Kind::Stdio),
     ("http", Kind::Http),
     ("streamable-http", Kind::Http),
     ("streamable_http", Kind::Http),
     ("sse", Kind::Sse),
+    ("ws", Kind::WebSocket),
+    ("websocket", Kind::WebSocket),
+    ("unix", Kind::Unix),
 ];
+
+const WEB: [&str; 2] = ["https", "http"];
+const WEBSOCKET: [&str; 2] = ["wss", "ws"];
 
 /// Reads the transport of an entry; `name` is where to complain about what is missing.
 pub(super) fn read(reader: &mut Reader<'_>, fields: &Fields<'_>, name: &Span) -> Option<Transport> {
@@ -38,45 +47,102 @@ pub(super) fn read(reader: &mut Reader<'_>, fields: &Fields<'_>, name: &Span) ->
         Some(entry) => Some(kind(reader, fields, entry)?),
         None => None,
     };
-    let (command, url) = (fields.get("command"), fields.get("url"));
-    match (command, url, kind) {
-        (Some(_), Some(url), _) => {
-            let message = "`command` and `url` exclude each other: a server is started or reached, not both";
-            reader.wrong_with(&url.key_span, message, "remove one of them")
-        }
-        (None, None, _) => {
+    let given = ["command", "url", "path"].map(|name| fields.get(name).copied());
+    match (given, kind) {
+        ([None, None, None], _) => {
             let hint =
                 "a nearer file replaces a server whole; only `enabled` alone switches one of a farther file";
             reader.wrong_with(name, "the server has neither `command` nor `url`", hint)
         }
-        (Some(command), None, None | Some(Kind::Stdio)) => {
+        ([Some(command), None, None], None | Some(Kind::Stdio)) => {
             stdio(reader, fields, command).map(Transport::Stdio)
         }
-        (None, Some(url), None) => {
-            let remote = remote(reader, fields, url)?;
-            let is_sse = remote.url.expose().path().trim_end_matches('/').ends_with("/sse");
-            Some(if is_sse { Transport::Sse(remote) } else { Transport::Http(remote) })
+        ([None, None, Some(path)], None | Some(Kind::Unix)) => {
+            let text = filled(reader, fields, "path")?;
+            unix(reader, "path", text, &path.node.span)
         }
-        (None, Some(url), Some(Kind::Http)) => remote(reader, fields, url).map(Transport::Http),
-        (None, Some(url), Some(Kind::Sse)) => remote(reader, fields, url).map(Transport::Sse),
-        (Some(entry), None, Some(_)) => reader.wrong_with(
+        ([None, Some(url), None], kind) => reached(reader, fields, url, kind),
+        ([Some(entry), None, None], Some(_)) => reader.wrong_with(
             &entry.key_span,
             "`command` does not go with this transport",
             "use `url`, or \"stdio\"",
         ),
-        (None, Some(entry), Some(_)) => reader.wrong_with(
+        ([None, None, Some(entry)], Some(_)) => reader.wrong_with(
             &entry.key_span,
-            "`url` does not go with \"stdio\"",
-            "use `command`, or \"http\"",
+            "`path` is the path of a Unix socket, and does not go with this transport",
+            "use \"unix\", or `url`",
         ),
+        (several, _) => {
+            let mut several = several.into_iter().flatten();
+            let (first, second) = (several.next()?, several.next()?);
+            let message = format!(
+                "{} and {} exclude each other: a server is started or reached, and in one way",
+                shown(&first.key),
+                shown(&second.key)
+            );
+            reader.wrong_with(&second.key_span, message, "remove one of them")
+        }
     }
+}
+
+/// A server with a `url`: its scheme says how it is spoken with, where nothing else does.
+fn reached(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    url: &Entry,
+    kind: Option<Kind>,
+) -> Option<Transport> {
+    let text = url.node.as_text().unwrap_or_default();
+    let expanded = expand::expand(text, reader.env.0, reader.source.format).ok();
+    let scheme = expanded.and_then(|e| Some(e.text.trim().split_once(':')?.0.to_ascii_lowercase()));
+    let kind = kind.or(match scheme.as_deref() {
+        Some("ws" | "wss") => Some(Kind::WebSocket),
+        Some("unix") => Some(Kind::Unix),
+        _ => None,
+    });
+    match kind {
+        None => {
+            let remote = remote(reader, fields, url, WEB)?;
+            let is_sse = remote.url.expose().path().trim_end_matches('/').ends_with("/sse");
+            Some(if is_sse { Transport::Sse(remote) } else { Transport::Http(remote) })
+        }
+        Some(Kind::Http) => remote(reader, fields, url, WEB).map(Transport::Http),
+        Some(Kind::Sse) => remote(reader, fields, url, WEB).map(Transport::Sse),
+        Some(Kind::WebSocket) => remote(reader, fields, url, WEBSOCKET).map(Transport::WebSocket),
+        Some(Kind::Unix) => {
+            let text = filled(reader, fields, "url")?;
+            let span = &url.node.span;
+            let Some(path) = text.trim().strip_prefix("unix://").filter(|path| path.starts_with('/')) else {
+                let hint = "write `unix:///run/server.sock`, or use `path`";
+                return reader.wrong_with(span, "`url` does not name a Unix socket", hint);
+            };
+            if path.contains(['#', '?', '%']) {
+                // Elsewhere the part after `#` is a path of HTTP.
+                let message = "HTTP is not spoken over a Unix socket, only messages, one a line";
+                return reader.wrong_with(span, message, "give the socket's own path, nothing after it");
+            }
+            unix(reader, "url", path, span)
+        }
+        Some(Kind::Stdio) => {
+            reader.wrong_with(&url.key_span, "`url` does not go with \"stdio\"", "use `command`, or \"http\"")
+        }
+    }
+}
+
+fn unix(reader: &mut Reader<'_>, field: &str, path: &str, span: &Span) -> Option<Transport> {
+    let path = verbatim(reader, field, path, span)?;
+    if !path.starts_with('/') {
+        let message = "the path of a Unix socket must be absolute";
+        return reader.wrong_with(span, message, "write it from `/` on");
+    }
+    Some(Transport::Unix(UnixSocket { path: path.into() }))
 }
 
 fn kind(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry) -> Option<Kind> {
     match entry.node.as_text() {
-        Some(later @ ("ws" | "websocket" | "unix" | "pipe")) => {
+        Some(later @ "pipe") => {
             let message = format!("the transport `{later}` is not supported yet");
-            reader.wrong_with(&entry.node.span, message, "use \"stdio\", \"http\" or \"sse\"")
+            reader.wrong_with(&entry.node.span, message, "use \"stdio\", \"http\" or \"unix\"")
         }
         Some(other @ ("local" | "remote")) => {
             let name = if other == "local" { "stdio" } else { "http" };
@@ -217,13 +283,18 @@ fn passthrough(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Vec<Strin
     Some(names.into_iter().map(|(name, _)| name.to_owned()).collect())
 }
 
-fn remote(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry) -> Option<Remote> {
-    let url = address(reader, fields, entry);
+fn remote(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry, schemes: [&str; 2]) -> Option<Remote> {
+    let url = address(reader, fields, entry, schemes);
     let headers = headers(reader, fields);
     Some(Remote { url: url?, headers: headers? })
 }
 
-fn address(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry) -> Option<SecretUrl> {
+fn address(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    entry: &Entry,
+    schemes: [&str; 2],
+) -> Option<SecretUrl> {
     let text = filled(reader, fields, "url")?;
     let span = &entry.node.span;
     let expanded = expand(reader, text, span)?;
@@ -231,13 +302,18 @@ fn address(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry) -> Optio
         Ok(url) => url,
         Err(error) => return reader.wrong(span, format!("`url` is not an address: {error}")),
     };
+    let [secure, plain] = schemes;
     match url.scheme() {
-        "http" | "https" => Some(SecretUrl::with_secrets(url, expanded.values)),
-        scheme @ ("ws" | "wss" | "unix" | "pipe") => {
-            let message = format!("addresses with `{scheme}:` are not supported yet");
+        scheme if schemes.contains(&scheme) => Some(SecretUrl::with_secrets(url, expanded.values)),
+        "pipe" => {
+            let message = "addresses with `pipe:` are not supported yet";
             reader.wrong_with(span, message, "use an address with `https:` or `http:`")
         }
-        _ => reader.wrong(span, "`url` must start with `https://` or `http://`"),
+        "ws" | "wss" | "http" | "https" | "unix" => {
+            let message = format!("`url` must start with `{secure}://` or `{plain}://` with this transport");
+            reader.wrong_with(span, message, "leave `transport` out: the address says enough")
+        }
+        _ => reader.wrong(span, format!("`url` must start with `{secure}://` or `{plain}://`")),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Event, State};
 use crate::mcp::Era;
 use crate::net::HttpClient;
-use crate::policy::{LaunchRequest, Policy};
+use crate::policy::{LaunchRequest, Live, Policy};
 use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
@@ -34,7 +34,7 @@ use crate::wire::{Json, Limits};
 #[derive(Clone)]
 pub struct Dock {
     /// What may be started and reached.
-    pub policy: Policy,
+    pub policy: Live<Policy>,
     /// How servers with an address are reached.
     pub net: HttpClient,
     /// The environment that servers inherit the safe part of; programs are found through its `PATH`.
@@ -42,7 +42,7 @@ pub struct Dock {
     /// Where servers without a folder of their own get an empty one.
     pub scratch: PathBuf,
     /// How much is accepted from a server.
-    pub limits: Limits,
+    pub limits: Live<Limits>,
     /// Who answers what servers ask, and hears their news.
     pub peer: Arc<dyn Peer>,
     /// Where news goes.
@@ -119,28 +119,26 @@ impl Dock {
             time: config.start_timeout,
         };
         match &config.transport {
-            Transport::Stdio(stdio) => self.open_stdio(config, stdio, &intro).await,
+            Transport::Stdio(_) | Transport::Unix(_) | Transport::WebSocket(_) => {
+                self.open_stream(config, &intro).await
+            }
             Transport::Http(remote) => self.open_http(config, remote, &intro).await,
             Transport::Sse(remote) => self.open_sse(config, remote, &intro).await,
         }
     }
 
-    async fn open_stdio(
-        &self,
-        config: &ServerConfig,
-        stdio: &Stdio,
-        intro: &Introduction,
-    ) -> Result<Connection> {
+    /// Connects over one stream of messages in each direction, in the era that the server speaks.
+    async fn open_stream(&self, config: &ServerConfig, intro: &Introduction) -> Result<Connection> {
         let key = era::key(config);
         let known = self.eras.get(&key).filter(|v| v.is_fresh(std::time::SystemTime::now()));
         if known.is_some_and(|v| v.era == Era::Legacy) {
-            match handshake::initialize(self.launch(config, stdio).await?, intro).await {
+            match handshake::initialize(self.wire(config, intro).await?, intro).await {
                 // It may have been updated since: find out anew.
                 Err(Error::Rpc { .. }) => {}
                 opened => return opened,
             }
         }
-        let wire = self.launch(config, stdio).await?;
+        let wire = self.wire(config, intro).await?;
         match handshake::probe(&wire, intro).await? {
             Probe::Modern(info) => {
                 self.eras.put(&key, handshake::verdict(Era::Modern));
@@ -153,7 +151,7 @@ impl Dock {
             Probe::Silent => handshake::initialize(wire, intro).await,
             Probe::Gone => {
                 wire.link.close().await;
-                let connection = handshake::initialize(self.launch(config, stdio).await?, intro).await?;
+                let connection = handshake::initialize(self.wire(config, intro).await?, intro).await?;
                 // It left at the probe and answered the handshake: that is evidence.
                 self.eras.put(&key, handshake::verdict(Era::Legacy));
                 Ok(connection)
@@ -161,19 +159,25 @@ impl Dock {
         }
     }
 
+    async fn wire(&self, config: &ServerConfig, intro: &Introduction) -> Result<Wire> {
+        match &config.transport {
+            Transport::Stdio(stdio) => self.launch(config, stdio).await,
+            Transport::Unix(socket) => self.reach_socket(config, socket).await,
+            Transport::WebSocket(remote) => self.upgrade(config, remote, intro).await,
+            Transport::Http(_) | Transport::Sse(_) => Err(Error::Internal("no stream of messages".into())),
+        }
+    }
+
     async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
         let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
-        let permit = self.policy.permit_launch(&LaunchRequest {
+        let permit = self.policy.now().permit_launch(&LaunchRequest {
             server: &config.name,
             stdio,
             origin: &config.origin,
             program: found.as_deref(),
             host_env: &self.environment,
         })?;
-        for warning in permit.warnings() {
-            let (server, message) = (config.name.clone(), warning.clone());
-            self.events.publish(|| Event::Warning { server, message });
-        }
+        self.warn(config, permit.warnings());
         let inbox = self.inbox(config);
         let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
@@ -187,6 +191,20 @@ impl Dock {
         let link =
             Link::Pipe(PipeLink::start(started.child, started.stdin, started.stdout, Arc::clone(&inbox)));
         Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
+    }
+
+    /// The era that a server spoke when it was last asked, if that was not long ago.
+    pub(crate) fn known_era(&self, config: &ServerConfig) -> Option<Era> {
+        let known = self.eras.get(&era::key(config));
+        known.filter(|verdict| verdict.is_fresh(std::time::SystemTime::now())).map(|verdict| verdict.era)
+    }
+
+    /// Tells what a person should know of a permit.
+    pub(super) fn warn(&self, config: &ServerConfig, warnings: &[String]) {
+        for warning in warnings {
+            let (server, message) = (config.name.clone(), warning.clone());
+            self.events.publish(|| Event::Warning { server, message });
+        }
     }
 
     /// Erases everything secret that a server is given.
@@ -204,7 +222,7 @@ impl Dock {
     pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
         let redactor = self.redactor(config);
         let monitor = Monitor { events: self.events.clone(), debug: config.debug, redactor };
-        Inbox::new(config.name.clone(), self.limits.clone(), Arc::clone(&self.peer), monitor)
+        Inbox::new(config.name.clone(), Limits::clone(&self.limits.now()), Arc::clone(&self.peer), monitor)
     }
 }
 

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::company::{Companion, Told};
 use super::inbox::{Closed, Failure, Inbox, Strays};
 use super::life::{Life, Progress};
 use super::link::{Link, LinkFailure, Outgoing, Sent};
@@ -30,6 +31,8 @@ pub(super) struct Live {
     number: u64,
     pub(super) wire: Wire,
     pub(super) info: ServerInfo,
+    /// Who we say we are, and what we offer, where a request says nothing else.
+    ours: (Json, Json),
     /// The `_meta` that every request carries in the modern era, without and with the level of its log.
     bare_meta: Members,
     pub(super) meta: ArcSwap<Members>,
@@ -63,6 +66,10 @@ pub struct Request<'a> {
     pub(crate) started: Option<Instant>,
     /// Who hears of progress, in order, before the answer.
     pub on_progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
+    /// What the server is told of whoever it is made for, in place of what we say of ourselves.
+    pub told: Option<&'a Told>,
+    /// Who goes with it, if it is made for somebody else.
+    pub companion: Option<Arc<dyn Companion>>,
     /// It stays open to hear news, and nobody waits for its answer. What the server agrees to goes here.
     pub(super) standing: Option<mpsc::Sender<Json>>,
 }
@@ -88,6 +95,8 @@ impl<'a> Request<'a> {
             hard_timeout,
             started: None,
             on_progress: None,
+            told: None,
+            companion: None,
             standing: None,
         }
     }
@@ -106,11 +115,11 @@ impl std::fmt::Debug for Request<'_> {
 // === impl Connection ===
 
 impl Connection {
-    pub(super) fn new(wire: Wire, info: ServerInfo, meta: Members) -> Self {
+    pub(super) fn new(wire: Wire, info: ServerInfo, ours: (Json, Json), meta: Members) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let (bare_meta, meta) = (meta.clone(), ArcSwap::from_pointee(meta));
-        Self(Arc::new(Held(Arc::new(Live { number, wire, info, bare_meta, meta }))))
+        Self(Arc::new(Held(Arc::new(Live { number, wire, info, ours, bare_meta, meta }))))
     }
 
     /// For tasks of the connection's own.
@@ -133,7 +142,7 @@ impl Connection {
         &self.0.0.info
     }
 
-    /// `stdio`, `http` or `sse`.
+    /// `stdio`, `http`, `sse`, `ws` or `unix`.
     pub fn transport(&self) -> &'static str {
         self.0.0.wire.transport
     }
@@ -151,8 +160,14 @@ impl Connection {
     /// Sends a request and waits for its end. Dropping the future cancels it, and the server is told.
     pub async fn request(&self, mut request: Request<'_>) -> Result<Json> {
         let modern = self.0.0.info.revision.era() == Era::Modern;
-        let base = modern.then(|| self.0.0.meta.load_full());
-        self.0.0.wire.request(&mut request, base.as_deref()).await
+        let live = &self.0.0;
+        if let Some(told) = request.told {
+            let (info, capabilities) = &live.ours;
+            let own = modern.then(|| told.modern(live.info.revision, info, capabilities));
+            return live.wire.request(&mut request, Some(own.as_ref().unwrap_or(&told.meta))).await;
+        }
+        let base = modern.then(|| live.meta.load_full());
+        live.wire.request(&mut request, base.as_deref()).await
     }
 
     /// From now on every request asks for log messages of this level and graver ones. Only the modern era has it so.
@@ -229,7 +244,8 @@ impl Wire {
             None => (None, None),
         };
         let started = request.started.unwrap_or_else(Instant::now);
-        let life = Life::new(started, sink, request.tool.cloned(), request.standing.take());
+        let (standing, companion) = (request.standing.take(), request.companion.take());
+        let life = Life::new(started, sink, request.tool.cloned(), standing, companion);
         let ticket = match self.inbox.register(Arc::clone(&life)) {
             Ok(ticket) => ticket,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),

@@ -56,7 +56,10 @@ pub(super) fn key(config: &ServerConfig) -> String {
         Transport::Stdio(stdio) => {
             format!("stdio\0{}\0{}\0{:?}", stdio.command, stdio.args.join("\0"), stdio.cwd)
         }
-        Transport::Http(remote) | Transport::Sse(remote) => format!("url\0{}", remote.url),
+        Transport::Unix(socket) => format!("unix\0{}", socket.path.display()),
+        Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
+            format!("url\0{}", remote.url)
+        }
     };
     let hash = Sha256::digest(text.as_bytes());
     let hex: String = hash.iter().take(16).map(|b| format!("{b:02x}")).collect();

@@ -86,8 +86,8 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         // It said something, but nothing that says what it is.
         Ended::Answer(Err(Failure::Malformed(_))) => Ok(Probe::Silent),
         Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
-        Ended::TimedOut(_) if wire.transport == "stdio" => Ok(Probe::Silent),
-        Ended::Gone(closed, _) if !closed.protocol && wire.transport == "stdio" => Ok(Probe::Gone),
+        Ended::TimedOut(_) if wire.link.is_stream() => Ok(Probe::Silent),
+        Ended::Gone(closed, _) if !closed.protocol && wire.link.is_stream() => Ok(Probe::Gone),
         other => {
             let request = Request::new(method::DISCOVER, Members::new(), time);
             let error = wire.judge(other, &request).err();
@@ -152,7 +152,10 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
     let frame = wire::notification(method::INITIALIZED, &Members::new());
     let told = tokio::time::timeout_at(intro.deadline, wire.link.initialized(frame)).await;
     match told {
-        Ok(Ok(())) => Ok(Connection::new(wire, info, Members::new())),
+        Ok(Ok(())) => {
+            let ours = (intro.info.clone(), intro.legacy_capabilities.clone());
+            Ok(Connection::new(wire, info, ours, Members::new()))
+        }
         Ok(Err(failure)) => Err(wire.failed(failure, &request).into()),
         Err(_) => Err(wire
             .judge(Ended::TimedOut(left), &request)
@@ -165,7 +168,7 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
 pub(super) fn modern(wire: Wire, info: ServerInfo, intro: &Introduction) -> Connection {
     let meta = modern_meta(intro, info.revision);
     wire.link.agreed(info.revision);
-    Connection::new(wire, info, meta)
+    Connection::new(wire, info, (intro.info.clone(), intro.capabilities.clone()), meta)
 }
 
 /// What to remember of a probe.

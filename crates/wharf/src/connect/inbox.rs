@@ -10,10 +10,10 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::Peer;
 use super::life::Life;
 use super::monitor::Monitor;
 use super::reader::Bell;
+use super::{Companion, Peer};
 use crate::mcp::{code, method};
 use crate::names::ServerName;
 use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcError, Ticket};
@@ -198,7 +198,7 @@ impl Inbox {
                 Ok(Message::Response { id: ReplyId::Null | ReplyId::Unknown, outcome: Err(error) }),
                 Some(call),
             ) => self.deliver(call, Err(error)),
-            (Ok(message), _) => self.sort(message),
+            (Ok(message), _) => self.sort(call, message),
             (Err(malformed), _) => {
                 let wrong = malformed.id.is_none().then(|| malformed.reason.clone());
                 self.malformed(malformed);
@@ -245,7 +245,7 @@ impl Inbox {
         }
     }
 
-    fn sort(&self, message: Message) {
+    fn sort(&self, call: Option<u64>, message: Message) {
         match message {
             Message::Response { id: ReplyId::Number(id), outcome } => self.deliver(id, outcome),
             Message::Response { id: ReplyId::Respelt(id), .. } => {
@@ -256,8 +256,8 @@ impl Inbox {
             }
             Message::Response { id: ReplyId::Null, outcome: Err(error) } => self.nameless(error),
             Message::Response { .. } => self.counters.stray_answer(),
-            Message::Notification { method, params } => self.news(&method, params),
-            Message::Request { id, method, params } => self.asked(id, method, params),
+            Message::Notification { method, params } => self.news(call, &method, params),
+            Message::Request { id, method, params } => self.asked(call, id, &method, params),
         }
     }
 
@@ -303,7 +303,7 @@ impl Inbox {
         }
     }
 
-    fn asked(&self, id: Json, name: String, params: Option<Json>) {
+    fn asked(&self, call: Option<u64>, id: Json, name: &str, params: Option<Json>) {
         if name == method::PING {
             self.answer(&id, &Ok(Json::empty_object()));
             return;
@@ -315,7 +315,11 @@ impl Inbox {
         let Some(back) = self.back.get().map(Arc::clone) else {
             return;
         };
-        let answer = self.peer.request(&self.server, &name, params);
+        // Where it is certain which call a question belongs to, whoever the call is made for is asked.
+        let answer = match self.companion(call) {
+            Some(companion) => companion.request(&self.server, name, params),
+            None => self.peer.request(&self.server, name, params),
+        };
         let mut closed = self.closed.subscribe();
         let answered = Arc::clone(&self.answered);
         tokio::spawn(async move {
@@ -329,6 +333,21 @@ impl Inbox {
             }
             drop(slot);
         });
+    }
+
+    /// Who goes with the call that a message came for, or with the only call that there is.
+    fn companion(&self, call: Option<u64>) -> Option<Arc<dyn Companion>> {
+        let of = |life: &Life| life.companion.clone();
+        if let Some(found) = call.and_then(|call| self.pending.with(call, |life| of(life))) {
+            return found;
+        }
+        let (mut calls, mut found) = (0, None);
+        self.pending.each(|life| {
+            if life.standing.is_none() {
+                (calls, found) = (calls + 1, of(life));
+            }
+        });
+        found.filter(|_| calls == 1)
     }
 
     /// Whether a question of the server awaits its answer. The calls on this connection wait with it: which of them it

@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::Companion;
 use super::inbox::Failure;
 use crate::names::ToolName;
 use crate::text::Foreign;
 use crate::wire::Json;
 
 /// Signs of life of a call, and where its progress goes.
-#[derive(Debug)]
 pub(crate) struct Life {
     started: Instant,
     last_ms: AtomicU64,
@@ -26,6 +26,8 @@ pub(crate) struct Life {
     pub(crate) tool: Option<ToolName>,
     /// It stays open to hear news: it is no call that somebody waits for. What the server agreed to goes here.
     pub(crate) standing: Option<mpsc::Sender<Json>>,
+    /// Who goes with it, if it is made for somebody else.
+    pub(crate) companion: Option<Arc<dyn Companion>>,
 }
 
 /// What the server says to a call in the end.
@@ -55,6 +57,8 @@ pub struct Progress {
     pub total: Option<f64>,
     /// What the server is doing.
     pub message: Option<Foreign>,
+    /// The parameters as the server wrote them; `None` for the program's own tools.
+    pub raw: Option<Json>,
 }
 
 // === impl Life ===
@@ -65,6 +69,7 @@ impl Life {
         sink: Option<mpsc::Sender<Progress>>,
         tool: Option<ToolName>,
         standing: Option<mpsc::Sender<Json>>,
+        companion: Option<Arc<dyn Companion>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             started,
@@ -74,6 +79,7 @@ impl Life {
             sink,
             tool,
             standing,
+            companion,
         })
     }
 

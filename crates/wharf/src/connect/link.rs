@@ -4,14 +4,17 @@ use super::http::HttpLink;
 use super::pipe::PipeLink;
 use super::reader::Turn;
 use super::sse::SseLink;
+use super::ws::WsLink;
 use crate::error::StderrTail;
 use crate::mcp::Revision;
 use crate::net::NetError;
 
 /// What carries the messages of a connection.
 pub(crate) enum Link {
-    /// The standard input and output of a program.
+    /// The standard input and output of a program, or a Unix socket.
     Pipe(PipeLink),
+    /// WebSocket.
+    Ws(WsLink),
     /// Streamable HTTP.
     Http(HttpLink),
     /// HTTP+SSE.
@@ -64,16 +67,17 @@ impl Link {
     pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         match self {
             Self::Pipe(pipe) => pipe.carry(out).await,
+            Self::Ws(ws) => ws.carry(out),
             Self::Http(http) => http.carry(out).await,
             Self::Sse(sse) => sse.carry(out).await,
         }
     }
 
-    /// A turn for a call to read its answer, where answers come through a pipe.
+    /// A turn for a call to read its answer, where answers come as lines.
     pub(super) fn turn(&self, call: u64) -> Option<Turn<'_>> {
         match self {
             Self::Pipe(pipe) => Some(pipe.turn(call)),
-            Self::Http(_) | Self::Sse(_) => None,
+            Self::Ws(_) | Self::Http(_) | Self::Sse(_) => None,
         }
     }
 
@@ -81,15 +85,21 @@ impl Link {
     pub(crate) fn reached(&self, sent: Sent) -> bool {
         match self {
             Self::Pipe(pipe) => pipe.reached(sent),
+            Self::Ws(ws) => ws.reached(sent),
             // What certainly did not reach it failed before; of the rest nobody can tell.
             Self::Http(_) | Self::Sse(_) => true,
         }
     }
 
+    /// Whether it is one stream of messages in each direction, that can end at any word.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Self::Pipe(_) | Self::Ws(_))
+    }
+
     /// The revision that was agreed on, for transports that repeat it with every message.
     pub(crate) fn agreed(&self, revision: Revision) {
         match self {
-            Self::Pipe(_) | Self::Sse(_) => {}
+            Self::Pipe(_) | Self::Ws(_) | Self::Sse(_) => {}
             Self::Http(http) => http.agreed(revision),
         }
     }
@@ -98,6 +108,7 @@ impl Link {
     pub(crate) async fn initialized(&self, frame: Vec<u8>) -> Result<(), LinkFailure> {
         match self {
             Self::Pipe(pipe) => pipe.notify(frame),
+            Self::Ws(ws) => ws.notify(frame),
             Self::Http(http) => http.initialized(frame).await?,
             Self::Sse(sse) => sse.initialized(frame).await?,
         }
@@ -108,6 +119,7 @@ impl Link {
     pub(crate) fn notify(&self, frame: Vec<u8>) {
         match self {
             Self::Pipe(pipe) => pipe.notify(frame),
+            Self::Ws(ws) => ws.notify(frame),
             Self::Http(http) => http.notify(frame),
             Self::Sse(sse) => sse.notify(frame),
         }
@@ -117,6 +129,7 @@ impl Link {
     pub(crate) fn cancel(&self, frame: Vec<u8>) {
         match self {
             Self::Pipe(pipe) => pipe.notify(frame),
+            Self::Ws(ws) => ws.notify(frame),
             Self::Http(http) => http.cancel(frame),
             Self::Sse(sse) => sse.notify(frame),
         }
@@ -126,6 +139,7 @@ impl Link {
     pub(crate) async fn close(&self) {
         match self {
             Self::Pipe(pipe) => pipe.close().await,
+            Self::Ws(ws) => ws.close().await,
             Self::Http(http) => http.close().await,
             Self::Sse(sse) => sse.close().await,
         }
@@ -135,7 +149,7 @@ impl Link {
     pub(crate) fn stderr(&self) -> StderrTail {
         match self {
             Self::Pipe(pipe) => pipe.stderr(),
-            Self::Http(_) | Self::Sse(_) => StderrTail::default(),
+            Self::Ws(_) | Self::Http(_) | Self::Sse(_) => StderrTail::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! [`Berth`] that keeps one alive. Which tools exist and who may call them is decided below.
 
 mod berth;
+mod company;
 mod connection;
 mod era;
 mod handshake;
@@ -21,10 +22,13 @@ mod reader;
 mod sse;
 mod stdio;
 mod timekeeper;
+mod unix;
 mod waiting;
 mod weak;
+mod ws;
 
 pub use berth::{Berth, Dock};
+pub use company::{Companion, Told};
 pub use connection::{Connection, Request};
 pub use era::{EraMemory, EraStore, Verdict};
 pub use inbox::Strays;

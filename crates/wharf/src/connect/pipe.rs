@@ -1,4 +1,4 @@
-//! Messages over a pair of pipes: one ordered writer, one reader at a time.
+//! Messages as lines, over the pipes of a program or a Unix socket: one ordered writer, one reader at a time.
 //!
 //! A message is written by whoever sends it, at once, if the pipe has room and nobody waits in front; otherwise it
 //! queues and a task writes it. So the order of sending is the order on the wire, and a lone call costs no detour.
@@ -12,34 +12,44 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::net::unix::pipe;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedWriteHalf, pipe};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
-use super::reader::{Reader, Turn};
+use super::reader::{Inlet, Reader, Turn};
 use super::stdio::{Child, Ending};
 use crate::error::StderrTail;
 use crate::wire::Line;
 
-/// The standard input and output of a program.
+/// The standard input and output of a program, or a socket.
 pub(crate) struct PipeLink {
     writer: Arc<Writer>,
     reader: Arc<Reader>,
     inbox: Arc<Inbox>,
-    child: Child,
+    /// The program, if we started it.
+    child: Option<Child>,
+}
+
+/// What lines are written to.
+enum Outlet {
+    Stdin(pipe::Sender),
+    Socket(OwnedWriteHalf),
 }
 
 struct Writer {
     queue: Mutex<Queue>,
     /// Rung when the queue got something to write, or was closed.
     bell: Notify,
+    /// What errors call that which is written to.
+    name: &'static str,
 }
 
 struct Queue {
     /// `None` once the link is closed: dropping it is what closes the server's standard input.
-    pipe: Option<Arc<pipe::Sender>>,
+    pipe: Option<Arc<Outlet>>,
     bytes: BytesMut,
     /// How many bytes went into the pipe since the start.
     written: u64,
@@ -56,11 +66,23 @@ impl PipeLink {
         stdout: pipe::Receiver,
         inbox: Arc<Inbox>,
     ) -> Self {
-        let queue = Mutex::new(Queue { pipe: Some(Arc::new(stdin)), bytes: BytesMut::new(), written: 0 });
-        let writer = Arc::new(Writer { queue, bell: Notify::new() });
+        Self::over(Inlet::Stdout(stdout), Outlet::Stdin(stdin), inbox, Some(child))
+    }
+
+    /// The same over a socket.
+    pub(crate) fn over_socket(stream: UnixStream, inbox: Arc<Inbox>) -> Self {
+        let (input, output) = stream.into_split();
+        Self::over(Inlet::Socket(input), Outlet::Socket(output), inbox, None)
+    }
+
+    fn over(inlet: Inlet, outlet: Outlet, inbox: Arc<Inbox>, child: Option<Child>) -> Self {
+        let name = outlet.name();
+        let queue = Mutex::new(Queue { pipe: Some(Arc::new(outlet)), bytes: BytesMut::new(), written: 0 });
+        let writer = Arc::new(Writer { queue, bell: Notify::new(), name });
         tokio::spawn(write_on(Arc::clone(&writer)));
-        let reader = Arc::new(Reader::new(stdout, Arc::clone(&inbox)));
-        tokio::spawn(read_on(Reading(Arc::clone(&reader)), Arc::clone(&inbox), child.ending()));
+        let reader = Arc::new(Reader::new(inlet, Arc::clone(&inbox)));
+        let ending = child.as_ref().map(Child::ending);
+        tokio::spawn(read_on(Reading(Arc::clone(&reader)), Arc::clone(&inbox), ending));
         let back = Arc::downgrade(&writer);
         inbox.answer_through(move |frame| {
             if let Some(writer) = back.upgrade() {
@@ -102,22 +124,54 @@ impl PipeLink {
     }
 
     pub(crate) async fn close(&self) {
-        self.child.mark_tree();
-        self.writer.close();
-        self.child.stop().await;
+        self.end_input();
+        if let Some(child) = &self.child {
+            child.stop().await;
+        }
         self.inbox.close(Closed::by_us());
     }
 
     pub(crate) fn stderr(&self) -> StderrTail {
-        self.child.stderr()
+        self.child.as_ref().map(Child::stderr).unwrap_or_default()
+    }
+
+    fn end_input(&self) {
+        if let Some(child) = &self.child {
+            child.mark_tree();
+        }
+        self.writer.close();
     }
 }
 
 impl Drop for PipeLink {
     fn drop(&mut self) {
-        self.child.mark_tree();
-        self.writer.close();
+        self.end_input();
         self.inbox.close(Closed::by_us());
+    }
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Stdin(_) => "its standard input",
+            Self::Socket(_) => "the socket",
+        }
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdin(pipe) => pipe.try_write(bytes),
+            Self::Socket(socket) => socket.try_write(bytes),
+        }
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Stdin(pipe) => pipe.writable().await,
+            Self::Socket(socket) => socket.writable().await,
+        }
     }
 }
 
@@ -131,11 +185,11 @@ impl Writer {
         let start = queue.written + queue.bytes.len() as u64;
         let waiting = !queue.bytes.is_empty();
         if queue.bytes.len() > QUEUE_MAX {
-            return Err("it does not read its standard input, and too much waits for it".into());
+            return Err(format!("it does not read {}, and too much waits for it", self.name));
         }
         let rest = if waiting { &frame[..] } else { &frame[queue.write(&frame)?..] };
         if queue.pipe.is_none() {
-            return Err("its standard input is closed".into());
+            return Err(format!("{} is closed", self.name));
         }
         if !rest.is_empty() {
             queue.bytes.extend_from_slice(rest);
@@ -167,7 +221,7 @@ impl Queue {
     /// Writes as much as the pipe takes now; returns how much that was.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, String> {
         let Some(pipe) = &self.pipe else {
-            return Err("its standard input is closed".into());
+            return Err("it is closed".into());
         };
         match pipe.try_write(bytes) {
             Ok(n) => {
@@ -176,8 +230,9 @@ impl Queue {
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
             Err(e) => {
+                let reason = format!("{} cannot be written: {e}", pipe.name());
                 self.pipe = None;
-                Err(format!("its standard input cannot be written: {e}"))
+                Err(reason)
             }
         }
     }
@@ -212,7 +267,7 @@ enum End {
     Exited,
 }
 
-/// The reading of a server's messages. Dropped, it closes the pipe, whoever else knows the reader.
+/// The reading of a server's messages. Dropped, it closes what is read, whoever else knows the reader.
 struct Reading(Arc<Reader>);
 
 impl Drop for Reading {
@@ -221,10 +276,10 @@ impl Drop for Reading {
     }
 }
 
-/// Reads messages until the server closes its side.
-async fn read_on(reading: Reading, inbox: Arc<Inbox>, ending: Ending) {
+/// Reads messages until the server closes its side. `ending` is how the program ends that writes them, if it is one of
+/// ours.
+async fn read_on(reading: Reading, inbox: Arc<Inbox>, ending: Option<Ending>) {
     let reader = &reading.0;
-    let mut process = ending.clone();
     // Together, so that a read that has nothing to do with them costs one look at both.
     let mut ends = FuturesUnordered::<Pin<Box<dyn Future<Output = End> + Send>>>::new();
     let closing = Arc::clone(&inbox);
@@ -232,10 +287,12 @@ async fn read_on(reading: Reading, inbox: Arc<Inbox>, ending: Ending) {
         closing.until_closed().await;
         End::Closed
     }));
-    ends.push(Box::pin(async move {
-        process.exited().await;
-        End::Exited
-    }));
+    if let Some(mut process) = ending.clone() {
+        ends.push(Box::pin(async move {
+            process.exited().await;
+            End::Exited
+        }));
+    }
     // Something that the server started may hold its standard output open for ever: a dead server is at its end too, as
     // soon as what it wrote was read.
     let mut dead_since = None;
@@ -254,17 +311,17 @@ async fn read_on(reading: Reading, inbox: Arc<Inbox>, ending: Ending) {
             },
             // Lazily: as a plain expression it would be made, with a look at the clock, for every read.
             () = async { tokio::time::sleep(LAST_READ).await }, if dead_since.is_some() => {
-                break ending.wait().await
+                break end(ending, reader.name()).await
             }
         };
         if dead_since.is_some_and(|since| since.elapsed() > LAST_READS) {
-            break ending.wait().await;
+            break end(ending, reader.name()).await;
         }
         match read {
-            Ok(0) => break ending.wait().await,
+            Ok(0) => break end(ending, reader.name()).await,
             Ok(_) if inbox.is_closed() => return,
             Ok(_) => {}
-            Err(e) => break format!("its standard output cannot be read: {e}"),
+            Err(e) => break format!("{} cannot be read: {e}", reader.name()),
         }
     };
     // A server may leave its last line break out. Half a message is none: its call ends with the connection.
@@ -272,6 +329,14 @@ async fn read_on(reading: Reading, inbox: Arc<Inbox>, ending: Ending) {
         inbox.take_last(text);
     }
     inbox.close(Closed { reason: why, protocol: false });
+}
+
+/// Why what is read is at its end.
+async fn end(ending: Option<Ending>, name: &str) -> String {
+    match ending {
+        Some(ending) => ending.wait().await,
+        None => format!("it closed {name}"),
+    }
 }
 
 /// How long nothing more must come from a dead server until it is taken to be all, and how long it may take altogether.

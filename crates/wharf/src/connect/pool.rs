@@ -26,9 +26,21 @@ impl Pool {
 
     /// The place for this configuration. Nothing is started yet.
     pub fn berth(&self, config: &ServerConfig) -> Berth {
+        self.lane(config, 0)
+    }
+
+    /// One of several places for the same configuration.
+    pub(crate) fn lane(&self, config: &ServerConfig, number: usize) -> Berth {
+        let mut key = config.identity();
+        key[0] ^= u8::try_from(number).unwrap_or(u8::MAX);
         let mut berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Berth::new(Arc::new(config.clone()), Arc::clone(&self.dock));
-        berths.entry(config.identity()).or_insert_with(new).clone()
+        berths.entry(key).or_insert_with(new).clone()
+    }
+
+    /// A place that nobody else finds. Its connection closes with its last user.
+    pub(crate) fn unlisted(&self, config: &ServerConfig) -> Berth {
+        Berth::new(Arc::new(config.clone()), Arc::clone(&self.dock))
     }
 
     /// Closes every connection, side by side, and forgets them. Doing it twice is doing it once.

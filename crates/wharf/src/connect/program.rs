@@ -8,6 +8,8 @@ use crate::config::{ServerConfig, Transport};
 use crate::error::Result;
 use crate::policy::{LaunchRequest, Policy};
 
+use super::unix;
+
 /// What connecting a server would start, and what a person should know about it.
 #[derive(Clone, Debug, Default)]
 pub struct Inspected {
@@ -40,6 +42,17 @@ pub fn inspect(
         Transport::Http(remote) | Transport::Sse(remote) => {
             let permit = policy.permit_connect(&config.name, remote, &config.origin)?;
             Ok(Inspected { program: None, warnings: permit.warnings().to_vec() })
+        }
+        Transport::WebSocket(remote) => {
+            let permit = policy.permit_websocket(&config.name, remote, &config.origin)?;
+            Ok(Inspected { program: None, warnings: permit.warnings().to_vec() })
+        }
+        Transport::Unix(socket) => {
+            let warnings = match unix::permit(policy, &config.name, socket)? {
+                Ok(_) => Vec::new(),
+                Err(absent) => vec![format!("server `{}`: {absent}", config.name)],
+            };
+            Ok(Inspected { program: None, warnings })
         }
     }
 }

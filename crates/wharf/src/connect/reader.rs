@@ -1,5 +1,5 @@
-//! What a program writes, line by line into the inbox: read by a call that waits for its answer, if one does, and by a
-//! task otherwise.
+//! What a server writes into a pipe or a socket, line by line into the inbox: read by a call that waits for its answer,
+//! if one does, and by a task otherwise.
 //!
 //! A call that reads its own answer saves waking a task that would only wake the call. Whoever reads, reads until nothing
 //! is left; then the pipe rings the [`Bell`], which knows whose turn it is. What became of the program is not judged
@@ -13,13 +13,21 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 
 use futures_util::task::AtomicWaker;
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
+use tokio::net::unix::{OwnedReadHalf, pipe};
 
 use super::inbox::{Closed, Inbox};
 use crate::wire::{Line, Lines, Malformed};
 
-/// The standard output of a program, for everyone who may read it.
+/// What lines are read from.
+pub(super) enum Inlet {
+    Stdout(pipe::Receiver),
+    Socket(OwnedReadHalf),
+}
+
+/// The lines of a server, for everyone who may read them.
 pub(super) struct Reader {
+    /// What errors call that which is read.
+    name: &'static str,
     inbox: Arc<Inbox>,
     /// The inbox's bell, as the pipe knows it.
     waker: Waker,
@@ -29,7 +37,7 @@ pub(super) struct Reader {
 }
 
 struct Source {
-    stdout: pipe::Receiver,
+    inlet: Inlet,
     lines: Lines,
     banner: Banner,
     /// How the stream ended, if a call saw it: for the task.
@@ -81,15 +89,32 @@ const READING: u8 = 1;
 /// Somebody reads, and somebody else wanted to.
 const WANTED: u8 = 2;
 
+// === impl Inlet ===
+
+impl Inlet {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Stdout(_) => "its standard output",
+            Self::Socket(_) => "the socket",
+        }
+    }
+}
+
 // === impl Reader ===
 
 impl Reader {
-    pub(super) fn new(stdout: pipe::Receiver, inbox: Arc<Inbox>) -> Self {
+    pub(super) fn new(inlet: Inlet, inbox: Arc<Inbox>) -> Self {
+        let name = inlet.name();
         let lines = Lines::new(inbox.limits.line);
         let banner = Banner { left: inbox.limits.banner_lines };
-        let source = Mutex::new(Some(Source { stdout, lines, banner, end: None }));
+        let source = Mutex::new(Some(Source { inlet, lines, banner, end: None }));
         let waker = Waker::from(Arc::clone(&inbox.bell));
-        Self { inbox, waker, claim: AtomicU8::new(FREE), source }
+        Self { name, inbox, waker, claim: AtomicU8::new(FREE), source }
+    }
+
+    /// What errors call that which is read.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// The task's read: how much came, which may be nothing at the end. Pending too while a call reads.
@@ -99,7 +124,7 @@ impl Reader {
         match self.lock().as_mut() {
             Some(source) => match source.end.take() {
                 Some(end) => Poll::Ready(end),
-                None => source.poll_read(&self.waker, &self.inbox),
+                None => source.poll_read(self),
             },
             None => Poll::Ready(Ok(0)),
         }
@@ -131,7 +156,7 @@ impl Reader {
         };
         let mut last = false;
         loop {
-            match source.poll_read(&self.waker, &self.inbox) {
+            match source.poll_read(self) {
                 Poll::Pending => return Left::Nothing,
                 Poll::Ready(Ok(n)) if n > 0 && !last => last = answered(),
                 Poll::Ready(Ok(n)) if n > 0 => return Left::More,
@@ -266,17 +291,21 @@ impl Wake for Bell {
 
 impl Source {
     /// Reads once, and passes on the lines that are whole now.
-    fn poll_read(&mut self, waker: &Waker, inbox: &Inbox) -> Poll<io::Result<usize>> {
-        let read = pin!(self.stdout.read_buf(self.lines.room()));
-        let n = ready!(read.poll(&mut Context::from_waker(waker)))?;
+    fn poll_read(&mut self, reader: &Reader) -> Poll<io::Result<usize>> {
+        let cx = &mut Context::from_waker(&reader.waker);
+        let room = self.lines.room();
+        let n = ready!(match &mut self.inlet {
+            Inlet::Stdout(pipe) => pin!(pipe.read_buf(room)).poll(cx),
+            Inlet::Socket(socket) => pin!(socket.read_buf(room)).poll(cx),
+        })?;
         while let Some(line) = self.lines.next_line() {
-            take_line(inbox, line, &mut self.banner);
+            take_line(&reader.inbox, line, &mut self.banner, reader.name);
         }
         Poll::Ready(Ok(n))
     }
 }
 
-fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
+fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner, source: &str) {
     match line {
         Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
@@ -284,7 +313,7 @@ fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner) {
                 let text = String::from_utf8_lossy(&text);
                 let shown = inbox.monitor.redactor.redact_beginning(&text, 200).into_owned();
                 let reason = format!(
-                    "it writes other things than messages to its standard output, for example `{}`",
+                    "it writes other things than messages to {source}, for example `{}`",
                     crate::text::Escaped(&shown)
                 );
                 inbox.close(Closed { reason, protocol: true });

@@ -6,12 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
+use super::limits;
 use crate::wire::{Json, RpcError, response_error};
 
 /// An answer over HTTP.
@@ -26,6 +27,14 @@ pub(super) enum ReplyBody {
     Whole(Option<Bytes>),
     /// Events.
     Events(Box<Events>),
+    /// Events of a stream that lives elsewhere.
+    Stream(Box<Stream>),
+}
+
+/// Events as they come, already written, until nobody sends any more.
+pub(super) struct Stream {
+    events: mpsc::Receiver<Bytes>,
+    quiet: Pin<Box<Sleep>>,
 }
 
 /// Messages as events: those on the way, then the last one.
@@ -54,6 +63,7 @@ impl Body for ReplyBody {
         match &mut *self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Events(events) => events.poll(cx).map(|event| event.map(|event| Ok(Frame::data(event)))),
+            Self::Stream(stream) => stream.poll(cx).map(|event| event.map(|event| Ok(Frame::data(event)))),
         }
     }
 
@@ -64,7 +74,7 @@ impl Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Stream(_) => SizeHint::default(),
         }
     }
 }
@@ -98,14 +108,31 @@ impl Events {
             self.notes.close();
             return Poll::Ready(Some(event(&last)));
         }
-        match self.quiet.as_mut().poll(cx) {
-            Poll::Ready(()) => {
+        still_here(&mut self.quiet, cx)
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self.events.poll_recv(cx) {
+            Poll::Ready(event) => {
                 self.quiet.as_mut().reset(Instant::now() + KEEP_ALIVE);
-                Poll::Ready(Some(Bytes::from_static(b": still here\n\n")))
+                Poll::Ready(event)
             }
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => still_here(&mut self.quiet, cx),
         }
     }
+}
+
+/// A sign of life, when it is time for one.
+fn still_here(quiet: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    if quiet.as_mut().poll(cx).is_pending() {
+        return Poll::Pending;
+    }
+    quiet.as_mut().reset(Instant::now() + KEEP_ALIVE);
+    Poll::Ready(Some(Bytes::from_static(b": still here\n\n")))
 }
 
 fn event(message: &[u8]) -> Bytes {
@@ -124,7 +151,17 @@ pub(super) fn message(status: StatusCode, message: Vec<u8>) -> Reply {
 /// Answers with events: a first one, then notes, then the end of the work.
 pub(super) fn events(first: Option<Bytes>, notes: mpsc::Receiver<Vec<u8>>, work: Option<Work>) -> Reply {
     let quiet = Box::pin(tokio::time::sleep(KEEP_ALIVE));
-    let mut reply = Response::new(ReplyBody::Events(Box::new(Events { first, notes, work, quiet })));
+    streaming(ReplyBody::Events(Box::new(Events { first, notes, work, quiet })))
+}
+
+/// Answers with the events of a stream that lives elsewhere.
+pub(super) fn stream(events: mpsc::Receiver<Bytes>) -> Reply {
+    let quiet = Box::pin(tokio::time::sleep(KEEP_ALIVE));
+    streaming(ReplyBody::Stream(Box::new(Stream { events, quiet })))
+}
+
+fn streaming(body: ReplyBody) -> Reply {
+    let mut reply = Response::new(body);
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -140,6 +177,17 @@ pub(super) fn first_event(message: &[u8]) -> Bytes {
 /// An error that belongs to no request that could be read.
 pub(super) fn refuse(status: StatusCode, error: &RpcError) -> Reply {
     message(status, response_error(&Json::null(), error))
+}
+
+/// There is too much to do: what the protocol says of it, and what HTTP does.
+pub(super) fn overloaded(id: &Json, error: &RpcError) -> Reply {
+    let wait = limits::retry_after(error).unwrap_or_default();
+    let mut reply = message(StatusCode::TOO_MANY_REQUESTS, response_error(id, error));
+    let seconds = wait.as_millis().div_ceil(1000).max(1).to_string();
+    if let Ok(seconds) = HeaderValue::from_str(&seconds) {
+        reply.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    reply
 }
 
 /// A refusal in words.

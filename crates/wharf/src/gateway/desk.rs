@@ -1,23 +1,35 @@
 //! What callers ask, answered by the host. It knows methods, and nothing of eras or transports.
 //!
-//! In: a caller, a method and its parameters. Out: a result as the server wrote it, or an error in the protocol's own
-//! codes. Codes that speak of our own hop to a server stay there.
+//! In: a caller's scope, a method, its parameters, and what goes with them. Out: a result as the server wrote it, or an
+//! error in the protocol's own codes. Codes that speak of our own hop to a server stay there.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::time::Instant;
 
+use super::capabilities::{self, Capabilities};
+use super::ending::Ending;
+use super::limits::Gate;
 use super::lists::Lists;
+use super::news::{self, News};
+use super::offers::Offers;
+use super::parked::{Inquirer, Parking};
+use super::seal::Seal;
+use super::visit::Visit;
+use crate::config::CallerTable;
 use crate::connect::Progress;
 use crate::error::{Error, Result};
 use crate::host::{CallOptions, Host, Session};
-use crate::mcp::{code, meta, method};
+use crate::mcp::{LogLevel, code, method};
 use crate::names::CallerName;
 use crate::outcome::Outcome;
 use crate::policy::Permission;
-use crate::wire::{Json, Members, RpcError, notification};
+use crate::wire::{Json, RpcError};
 
 /// The one place where requests are answered.
 #[derive(Debug)]
@@ -27,40 +39,96 @@ pub(super) struct Desk {
     pub(super) info: Json,
     pub(super) instructions: Option<String>,
     lists: Lists,
-    scopes: Mutex<HashMap<CallerName, Session>>,
+    pub(super) offers: Offers,
+    pub(super) capabilities: Capabilities,
+    pub(super) news: News,
+    /// Whether somebody looks after it already.
+    tended: AtomicBool,
+    scopes: Mutex<HashMap<ScopeKey, (Session, Instant)>>,
+    pub(super) seal: Seal,
+    pub(super) parking: Arc<Parking>,
+    pub(super) ending: Ending,
+    /// How much callers may ask for.
+    pub(super) gate: Gate,
+    /// What callers are given; `None`: everything.
+    pub(super) callers: Option<CallerTable>,
 }
 
-/// The way back to a caller while its request is under way.
-#[derive(Clone, Debug)]
-pub(super) struct Line {
-    notes: mpsc::Sender<Vec<u8>>,
-}
+/// A caller, and what it said of itself: connections to legacy servers are made with exactly that.
+type ScopeKey = (CallerName, Bytes, Option<LogLevel>);
 
-/// How many messages may wait for a slow caller.
-const NOTES_WAITING: usize = 1024;
+/// Connections of one caller alone are closed when they were not used for so long.
+const LANE_IDLE: Duration = Duration::from_secs(5 * 60);
+/// Scopes that were not used for so long are forgotten.
+const SCOPE_IDLE: Duration = Duration::from_secs(15 * 60);
+/// How often is looked.
+const LOOK: Duration = Duration::from_secs(30);
 
 // === impl Desk ===
 
 impl Desk {
-    pub(super) fn new(host: Host, (name, version): (String, String), instructions: Option<String>) -> Self {
+    pub(super) fn new(
+        host: Host,
+        (name, version): (String, String),
+        instructions: Option<String>,
+    ) -> Result<Self> {
         let info = Json::of(&json!({ "name": name, "version": version }));
-        Self { host, info, instructions, lists: Lists::default(), scopes: Mutex::default() }
+        Ok(Self {
+            host,
+            info,
+            instructions,
+            lists: Lists::default(),
+            offers: Offers::default(),
+            capabilities: Capabilities::default(),
+            news: News::default(),
+            tended: AtomicBool::new(false),
+            scopes: Mutex::default(),
+            seal: Seal::new()?,
+            parking: Arc::default(),
+            ending: Ending::default(),
+            gate: Gate::default(),
+            callers: None,
+        })
     }
 
-    /// A caller's own view of the host. It lives as long as the gateway.
+    /// The view of a caller who can be asked nothing.
     pub(super) fn scope(&self, caller: &CallerName) -> Result<Session> {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(scope) = scopes.get(caller) {
+        self.scope_for(caller, &Json::empty_object(), None)
+    }
+
+    /// A modern caller's own view of the host. Those that say the same of themselves have the same.
+    pub(super) fn scope_for(
+        &self,
+        caller: &CallerName,
+        capabilities: &Json,
+        level: Option<LogLevel>,
+    ) -> Result<Session> {
+        let key = (caller.clone(), capabilities.bytes().clone(), level);
+        let mut scopes = self.scopes();
+        if let Some((scope, used)) = scopes.get_mut(&key) {
+            *used = Instant::now();
             return Ok(scope.clone());
         }
-        let scope = self.host.session(caller.as_str()).permission(Permission::Yolo).start()?;
-        scopes.insert(caller.clone(), scope.clone());
+        let scope = self.open(caller, Inquirer::absent(capabilities.clone()))?;
+        if let Some(level) = level {
+            scope.log_from(level);
+        }
+        scopes.insert(key, (scope.clone(), Instant::now()));
         Ok(scope)
     }
 
-    /// What the whole can do, as a server says it.
-    pub(super) fn capabilities(&self) -> Json {
-        Json::of(&json!({ "tools": {} }))
+    /// A scope of its own, for a conversation.
+    pub(super) fn open(&self, caller: &CallerName, asker: impl crate::ask::Asker) -> Result<Session> {
+        let mut scope = self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker);
+        if let Some(callers) = &self.callers {
+            scope = scope.rules(callers.rules_of(caller));
+        }
+        scope.start()
+    }
+
+    /// What the whole can do for a caller, as a server says it.
+    pub(super) async fn capabilities(&self, caller: &CallerName) -> Result<Json> {
+        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await))
     }
 
     /// Answers one request.
@@ -69,26 +137,58 @@ impl Desk {
         scope: &Session,
         method: &str,
         params: Option<&Json>,
-        line: &Line,
+        visit: &Visit,
     ) -> Result<Json, RpcError> {
         match method {
-            method::TOOLS_LIST => self.lists.tools(&scope.tools().await.snapshot, params),
-            method::TOOLS_CALL => call(scope, params, line).await,
-            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method `{method}`"))),
+            method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
+            method::TOOLS_CALL => call(&self.gate, scope, params, visit).await,
+            _ => self.offered(scope, method, params, visit).await,
         }
+    }
+
+    /// Tells news and closes what nobody uses any more, as long as the desk is there.
+    pub(super) fn tend(self: &Arc<Self>) {
+        if self.tended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe()));
+        let desk = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let Some(desk) = desk.upgrade() else { return };
+                desk.recycle().await;
+            }
+        });
+    }
+
+    async fn recycle(&self) {
+        let (kept, left): (Vec<Session>, Vec<Session>) = {
+            let mut scopes = self.scopes();
+            let old = |used: &Instant| used.elapsed() >= SCOPE_IDLE;
+            let left = scopes.extract_if(|_, (_, used)| old(used)).map(|(_, (scope, _))| scope).collect();
+            (scopes.values().map(|(scope, _)| scope.clone()).collect(), left)
+        };
+        // Whoever still uses one of these holds it; its connections close with the last user.
+        drop(left);
+        futures_util::future::join_all(kept.iter().map(|scope| scope.recycle(LANE_IDLE))).await;
+    }
+
+    fn scopes(&self) -> MutexGuard<'_, HashMap<ScopeKey, (Session, Instant)>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn call(scope: &Session, params: Option<&Json>, line: &Line) -> Result<Json, RpcError> {
-    let invalid = |what: &str| RpcError::new(code::INVALID_PARAMS, what);
+async fn call(gate: &Gate, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
     let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
-    let [name, arguments, told] = params.pick(["name", "arguments", "_meta"]);
+    let [name, arguments] = params.pick(["name", "arguments"]);
     let name: String = name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
+    let server = scope.snapshot().route(&name).map(|route| route.server.clone());
+    let _pass = gate.enter(scope.agent(), server.as_ref()).await?;
     let arguments = arguments.unwrap_or_else(Json::empty_object);
-    let token = told.and_then(|told| told.member(meta::PROGRESS_TOKEN));
-    let mut report = token.map(|token| line.progress(token));
-    let on_progress = report.as_mut().map(|report| report as &mut (dyn FnMut(Progress) + Send));
-    let options = CallOptions { on_progress, ..CallOptions::default() };
+    let mut report = |progress: Progress| visit.line.progress(&progress);
+    let relayed = Some(Arc::clone(&visit.relayed));
+    let options = CallOptions { on_progress: Some(&mut report), relayed, ..CallOptions::default() };
     said(scope.call_with(&name, arguments, options).await)
 }
 
@@ -104,48 +204,36 @@ fn said(outcome: Outcome) -> Result<Json, RpcError> {
         }
         // A tool that may not be seen is a tool that is not there.
         Error::UnknownTool { .. } | Error::UnknownServer { .. } | Error::Denied { .. } => {
-            Err(RpcError::new(code::INVALID_PARAMS, "unknown tool"))
+            Err(invalid("unknown tool"))
         }
-        Error::Tool { rpc, .. } | Error::Rpc { rpc, .. } if !code::is_modern(rpc.code) => Err(rpc),
+        error => Err(told(error)),
+    }
+}
+
+/// What a caller is told of an error.
+pub(super) fn told(error: Error) -> RpcError {
+    match error {
+        Error::Tool { rpc, .. } | Error::Rpc { rpc, .. } if is_passed_on(rpc.code) => rpc,
         error => {
             let data =
                 json!({ "kind": error.kind(), "retryable": error.is_retryable(), "hint": error.hint() });
-            let error = RpcError::new(code::INTERNAL, error.to_string());
-            Err(RpcError { data: Some(Json::of(&data)), ..error })
+            RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, error.to_string()) }
         }
     }
 }
 
-// === impl Line ===
+/// Whether an error code says something to the caller. A missing capability is the caller's own: its capabilities are
+/// the ones that the server was told. The other codes of the modern era speak of our own hop.
+fn is_passed_on(number: i64) -> bool {
+    number == code::MISSING_CAPABILITY || !code::is_modern(number)
+}
 
-impl Line {
-    /// A line, and its other end.
-    pub(super) fn new() -> (Self, mpsc::Receiver<Vec<u8>>) {
-        let (notes, receiver) = mpsc::channel(NOTES_WAITING);
-        (Self { notes }, receiver)
-    }
+pub(super) fn unknown(method: &str) -> RpcError {
+    RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method `{method}`"))
+}
 
-    /// Over a channel that others use too.
-    pub(super) fn over(notes: mpsc::Sender<Vec<u8>>) -> Self {
-        Self { notes }
-    }
-
-    /// Passes progress on under the token that the caller gave.
-    fn progress(&self, token: Json) -> impl FnMut(Progress) + Send + use<> {
-        let notes = self.notes.clone();
-        move |progress| {
-            let mut params = Members::new();
-            params.json("progressToken", &token).json("progress", &Json::of(&progress.progress));
-            if let Some(total) = progress.total {
-                params.json("total", &Json::of(&total));
-            }
-            if let Some(message) = &progress.message {
-                params.text("message", message.raw());
-            }
-            // A caller that does not read misses some; the answer is never held up.
-            let _ = notes.try_send(notification(method::PROGRESS, &params));
-        }
-    }
+pub(super) fn invalid(what: &str) -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, what)
 }
 
 impl From<Error> for RpcError {

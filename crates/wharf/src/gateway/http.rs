@@ -4,27 +4,30 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
+use super::accept;
 use super::body::{self, Reply};
-use super::caller::Refused;
 use super::guard::{self, single};
 use super::legacy::Sessions;
 use super::modern::Asked;
+use super::resource::Resource;
+use super::sse::Streams;
+use super::websocket::{self, Upgrade};
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
 use crate::names::CallerName;
-use crate::wire::{Message, RpcError, is_batch, parse_message};
+use crate::wire::{Json, Message, RpcError, is_batch, parse_message};
 
 pub(super) const VERSION: &str = "mcp-protocol-version";
 pub(super) const SESSION: &str = "mcp-session-id";
@@ -36,78 +39,64 @@ const HEAD: usize = 32 * 1024;
 
 /// Serves until told to stop, then lets what is under way end.
 pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
-    let settings = &gateway.settings;
-    let door = Arc::new(Door { gateway: gateway.clone(), sessions: Arc::default() });
-    let room = Arc::new(Semaphore::new(settings.connections));
-    let (closing, closed) = watch::channel(false);
-    let mut stop = pin!(stop);
-    loop {
-        let accepted = tokio::select! {
-            accepted = accept(&listener, &room) => accepted,
-            () = &mut stop => break,
-        };
-        let (door, closed) = (Arc::clone(&door), closed.clone());
-        if let Some((stream, place)) = accepted {
-            tokio::spawn(async move {
-                let _place = place;
-                converse(stream, door, closed).await;
-            });
-        }
-    }
-    drop(listener);
-    drop(closed);
-    let _ = closing.send(true);
-    // Every connection holds a receiver: when the last is gone, so is the last call.
-    let _ = tokio::time::timeout(settings.drain, closing.closed()).await;
+    let resource = Resource::new(&gateway.settings, listener.local_addr().ok());
+    let (leaving, stopped) = watch::channel(false);
+    let (sessions, streams) = (Arc::default(), Arc::default());
+    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, stopped, resource });
+    let stop = async {
+        stop.await;
+        // Streams that nothing is under way on would never end by themselves.
+        let _ = leaving.send(true);
+        gateway.desk.news.stop();
+        door.sessions.stop();
+    };
+    let converse = |stream, closed| converse(stream, Arc::clone(&door), closed);
+    accept::receive(listener, gateway, stop, converse).await;
 }
 
 /// What every connection needs.
 struct Door {
     gateway: Gateway,
     sessions: Arc<Sessions>,
-}
-
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    // Whoever comes when there is no room waits in the system's own queue.
-    let place = Arc::clone(room).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
-        // A caller that left before it was greeted, or no descriptor to spare: the next one may do better.
-        Err(_) => {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            None
-        }
-    }
+    /// Those of the oldest callers.
+    streams: Arc<Streams>,
+    stopped: watch::Receiver<bool>,
+    resource: Resource,
 }
 
 async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
-    let service = hyper::service::service_fn(move |request| {
-        let door = Arc::clone(&door);
-        async move { Ok::<_, Infallible>(door.answer(request).await) }
+    // What the connection becomes, if it is not HTTP any more.
+    let upgrade = Arc::new(OnceLock::new());
+    let service = hyper::service::service_fn(|request| {
+        let (door, upgrade) = (Arc::clone(&door), Arc::clone(&upgrade));
+        async move { Ok::<_, Infallible>(door.answer(request, &upgrade).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(ARRIVE)
         .max_buf_size(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     let mut connection = pin!(connection);
     // A caller that breaks off is no news here.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = closed.wait_for(|closed| *closed) => {}
+    let stopping = tokio::select! {
+        _ = connection.as_mut() => false,
+        _ = closed.wait_for(|closed| *closed) => true,
+    };
+    if stopping {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    if let Some(upgrade) = upgrade.get().cloned() {
+        websocket::converse(&door.gateway, upgrade, closed).await;
+    }
 }
 
 // === impl Door ===
 
 impl Door {
-    async fn answer(&self, request: Request<Incoming>) -> Reply {
+    async fn answer(&self, mut request: Request<Incoming>, upgrade: &OnceLock<Upgrade>) -> Reply {
         let settings = &self.gateway.settings;
         if let Err((status, why)) = guard::check(&request, settings) {
             return body::plain(status, why);
@@ -115,17 +104,52 @@ impl Door {
         match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/healthz") => return body::plain(StatusCode::OK, "ok"),
             (_, "/healthz") => return body::not_allowed("GET, HEAD"),
-            (_, "/mcp") => {}
+            (method, path) if settings.tokens.is_some() && self.resource.describes_itself_at(path) => {
+                return match *method {
+                    Method::GET | Method::HEAD => self.resource.described(settings),
+                    _ => body::not_allowed("GET, HEAD"),
+                };
+            }
+            (_, "/mcp" | "/sse" | "/messages") => {}
             _ => return body::plain(StatusCode::NOT_FOUND, "the gateway is at /mcp"),
         }
-        let caller = match settings.callers.admit(request.headers()) {
+        let tokens = settings.tokens.as_deref();
+        let caller = match settings.callers.admit(tokens, request.headers(), self.resource.url()).await {
             Ok(caller) => caller,
-            Err(refused) => return unauthorized(refused),
+            Err(refused) => return self.resource.refuse(refused, settings),
         };
-        match request.method().clone() {
-            Method::POST => self.post(request, caller).await,
-            Method::DELETE if !is_modern(request.headers()) => self.sessions.end(request.headers(), &caller),
-            _ => body::not_allowed("POST, DELETE"),
+        if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
+            return body::overloaded(&Json::null(), &overloaded.into());
+        }
+        let is_legacy = !is_modern(request.headers());
+        match (request.uri().path(), request.method().clone()) {
+            ("/sse", Method::GET) => self.streams.open(&self.gateway, caller, self.stopped.clone()),
+            ("/sse", _) => body::not_allowed("GET"),
+            ("/messages", Method::POST) => self.post_to_stream(request, &caller).await,
+            ("/messages", _) => body::not_allowed("POST"),
+            (_, Method::GET) if websocket::is_asked(request.headers()) => {
+                websocket::agree(&mut request, caller, upgrade)
+            }
+            (_, Method::POST) => self.post(request, caller).await,
+            (_, Method::GET) if is_legacy && !accepts_events(request.headers()) => {
+                body::plain(StatusCode::NOT_ACCEPTABLE, "accept text/event-stream")
+            }
+            (_, Method::GET) if is_legacy => self.sessions.stream(request.headers(), &caller),
+            (_, Method::DELETE) if is_legacy => self.sessions.end(request.headers(), &caller),
+            (_, _) if is_legacy => body::not_allowed("GET, POST, DELETE"),
+            _ => body::not_allowed("POST"),
+        }
+    }
+
+    /// A message for a stream, which is also where the answer goes.
+    async fn post_to_stream(&self, request: Request<Incoming>, caller: &CallerName) -> Reply {
+        if !is_json(request.headers()) {
+            return body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json");
+        }
+        let query = request.uri().query().map(str::to_owned);
+        match collect(request, &self.gateway.settings).await {
+            Ok(frame) => self.streams.take(query.as_deref(), caller, frame).await,
+            Err(refused) => *refused,
         }
     }
 
@@ -137,18 +161,14 @@ impl Door {
             Err(refused) => return *refused,
         };
         let desk = Arc::clone(&self.gateway.desk);
-        let scope = match desk.scope(&caller) {
-            Ok(scope) => scope,
-            Err(error) => return body::refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.into()),
-        };
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked { id, method, params };
                 if is_modern(&headers) || asked.is_modern() {
-                    return asked.over_http(desk, scope, &headers).await;
+                    return asked.over_http(desk, caller, &headers).await;
                 }
                 let Asked { id, method, params } = asked;
-                self.sessions.take(desk, scope, &headers, Message::Request { id, method, params }).await
+                self.sessions.take(desk, caller, &headers, Message::Request { id, method, params }).await
             }
             Message::Notification { .. } if is_modern(&headers) => body::accepted(),
             Message::Response { .. } if is_modern(&headers) => {
@@ -156,7 +176,7 @@ impl Door {
                     RpcError::new(code::INVALID_REQUEST, "a caller of this revision sends no responses");
                 body::refuse(StatusCode::BAD_REQUEST, &error)
             }
-            message => self.sessions.take(desk, scope, &headers, message).await,
+            message => self.sessions.take(desk, caller, &headers, message).await,
         }
     }
 }
@@ -166,6 +186,11 @@ async fn read(request: Request<Incoming>, settings: &Settings) -> Result<Message
     let headers = request.headers();
     if !is_json(headers) {
         return Err(Box::new(body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json")));
+    }
+    // What is packed may be anything when it is unpacked: nobody here does.
+    if headers.contains_key(CONTENT_ENCODING) {
+        let why = "send it as it is, without a content-encoding";
+        return Err(Box::new(body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
     }
     if !accepts_both(headers) {
         let why = "accept both application/json and text/event-stream";
@@ -195,16 +220,6 @@ async fn collect(request: Request<Incoming>, settings: &Settings) -> Result<Byte
     }
 }
 
-fn unauthorized(refused: Refused) -> Reply {
-    let (why, challenge) = match refused {
-        Refused::Unnamed => ("say who you are: `Authorization: Bearer KEY`", "Bearer"),
-        Refused::Unknown => ("that key is not known here", "Bearer error=\"invalid_token\""),
-    };
-    let mut reply = body::plain(StatusCode::UNAUTHORIZED, why);
-    reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    reply
-}
-
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.
 fn is_modern(headers: &HeaderMap) -> bool {
     let revision = single(headers, VERSION).and_then(Revision::parse);
@@ -217,9 +232,17 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn accepts_both(headers: &HeaderMap) -> bool {
+    accepts(headers, &["application/json", "application/*"]) && accepts_events(headers)
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    accepts(headers, &["text/event-stream", "text/*"])
+}
+
+/// Whether one of these kinds is accepted. Who says nothing accepts anything.
+fn accepts(headers: &HeaderMap, kinds: &[&str]) -> bool {
     let Some(accept) = single(headers, "accept") else { return !headers.contains_key("accept") };
     let accept = accept.to_ascii_lowercase();
-    let has = |kind: &str| accept.split(',').any(|a| a.split(';').next().is_some_and(|a| a.trim() == kind));
-    has("*/*")
-        || ((has("application/json") || has("application/*")) && (has("text/event-stream") || has("text/*")))
+    let mut accepted = accept.split(',').filter_map(|kind| kind.split(';').next()).map(str::trim);
+    accepted.any(|kind| kind == "*/*" || kinds.contains(&kind))
 }

@@ -3,23 +3,30 @@
 //! A request goes on when its caller hangs up: only `notifications/cancelled` ends it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::body::{self, Reply, Work};
+use super::asking::{Asks, Messenger};
+use super::body::{self, Reply};
 use super::calls::Calls;
-use super::desk::{Desk, Line};
+use super::desk::{Desk, invalid};
 use super::guard::single;
 use super::http::{SESSION, VERSION};
+use super::line::Line;
 use super::modern::Asked;
+use super::reel::{ALWAYS, Reels};
+use super::visit::{self, Said, Visit};
+use super::watching::Watches;
 use crate::host::Session as Scope;
-use crate::mcp::{Revision, code, method};
+use crate::mcp::{LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
 use crate::wire::{Json, Members, Message, RpcError, response_error, response_result};
 
@@ -30,18 +37,35 @@ pub(super) struct Sessions(Mutex<HashMap<String, Arc<Talk>>>);
 /// One conversation with a caller.
 #[derive(Debug)]
 pub(super) struct Talk {
-    caller: CallerName,
-    revision: Revision,
+    pub(super) caller: CallerName,
+    pub(super) revision: Revision,
+    /// What the caller answers, as it said.
+    capabilities: Json,
+    /// From which level on it wants to hear the log.
+    level: Mutex<Option<LogLevel>>,
     pub(super) calls: Arc<Calls>,
+    /// What it was asked.
+    pub(super) asks: Asks,
+    /// The ways that lead to it: those of its requests, by their ids, and one that is always open where there is one.
+    open: Mutex<HashMap<Bytes, Line>>,
+    pub(super) stream: Mutex<Option<Line>>,
+    /// Streams that it reads over HTTP, and how many there were.
+    pub(super) reels: Reels,
+    pub(super) streams: AtomicU64,
+    /// Resources that it watches.
+    pub(super) watches: Watches,
+    /// Whether it said that it is ready to hear what it did not ask for.
+    pub(super) ready: AtomicBool,
+    /// What servers see of it, if they can tell it from others.
+    own: OnceLock<Scope>,
     used: Mutex<Instant>,
 }
 
-/// How long the answer may take before it begins as a stream.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Sessions that were not used for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(60 * 60);
-/// How many sessions are kept.
+/// How many sessions are kept, and of one caller, so that it leaves room for others.
 const MOST: usize = 10_000;
+const MOST_OF_ONE: usize = 5_000;
 
 // === impl Sessions ===
 
@@ -50,36 +74,50 @@ impl Sessions {
     pub(super) async fn take(
         self: &Arc<Self>,
         desk: Arc<Desk>,
-        scope: Scope,
+        caller: CallerName,
         headers: &HeaderMap,
         message: Message,
     ) -> Reply {
         if let Message::Request { id, method, params } = &message
             && method == method::INITIALIZE
         {
-            return self.open(&desk, scope.agent(), id, params.as_ref());
+            return self.open(&desk, &caller, id, params.as_ref()).await;
         }
-        let talk = match self.find(headers, scope.agent()) {
+        let talk = match self.find(headers, &caller) {
             Ok(talk) => talk,
             Err(refused) => return *refused,
         };
         match message {
-            Message::Request { id, method, params } => {
-                talk.answer(desk, scope, Asked { id, method, params }).await
-            }
+            Message::Request { id, method, params } => talk.answer(desk, Asked { id, method, params }).await,
             Message::Notification { method, params } => {
-                talk.calls.hear(&method, params.as_ref());
+                talk.hear(&method, params.as_ref());
                 body::accepted()
             }
-            Message::Response { .. } => body::accepted(),
+            Message::Response { id, outcome } => {
+                talk.asks.answered(&id, outcome);
+                body::accepted()
+            }
         }
+    }
+
+    /// Opens the stream that belongs to no request, or reads one on that broke.
+    pub(super) fn stream(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
+        match self.find(headers, caller) {
+            Ok(talk) => talk.read_on(single(headers, "last-event-id")),
+            Err(refused) => *refused,
+        }
+    }
+
+    /// Ends the streams that belong to no request.
+    pub(super) fn stop(&self) {
+        self.lock().values().for_each(|talk| talk.reels.stop());
     }
 
     /// Ends a session.
     pub(super) fn end(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
         match self.find(headers, caller) {
             Ok(talk) => {
-                talk.calls.cancel_all();
+                talk.end();
                 if let Some(id) = single(headers, SESSION) {
                     self.lock().remove(id);
                 }
@@ -89,21 +127,24 @@ impl Sessions {
         }
     }
 
-    fn open(&self, desk: &Desk, caller: &CallerName, id: &Json, params: Option<&Json>) -> Reply {
+    async fn open(&self, desk: &Desk, caller: &CallerName, id: &Json, params: Option<&Json>) -> Reply {
         let talk = Arc::new(Talk::greet(caller.clone(), params));
         let Some(name) = random_name() else {
             let error = RpcError::new(code::INTERNAL, "no random numbers to be had");
             return body::message(StatusCode::INTERNAL_SERVER_ERROR, response_error(id, &error));
         };
         let Ok(value) = HeaderValue::from_str(&name) else { return body::accepted() };
+        let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
-        sessions.retain(|_, talk| talk.is_fresh());
-        if sessions.len() >= MOST {
+        sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
+        let own = sessions.values().filter(|talk| talk.caller == *caller).count();
+        if sessions.len() >= MOST || own >= MOST_OF_ONE {
             return body::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; try again later");
         }
         sessions.insert(name, Arc::clone(&talk));
         drop(sessions);
-        let mut reply = body::message(StatusCode::OK, response_result(id, &talk.greeting(desk)));
+        desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
+        let mut reply = body::message(StatusCode::OK, greeting);
         reply.headers_mut().insert(SESSION, value);
         reply
     }
@@ -142,92 +183,203 @@ impl Sessions {
 impl Talk {
     /// Agrees on a revision: the caller's, if Wharf speaks it, or else the newest of this era.
     pub(super) fn greet(caller: CallerName, params: Option<&Json>) -> Self {
-        let asked = params.and_then(|p| p.member("protocolVersion")).and_then(|v| v.to::<String>().ok());
+        let [asked, capabilities] =
+            params.map(|p| p.pick(["protocolVersion", "capabilities"])).unwrap_or_default();
+        let asked = asked.and_then(|asked| asked.to::<String>().ok());
         let known = asked.and_then(|text| Revision::parse(&text)).filter(|r| *r <= Revision::NEWEST_LEGACY);
-        let revision = known.unwrap_or(Revision::NEWEST_LEGACY);
-        Self { caller, revision, calls: Arc::default(), used: Mutex::new(Instant::now()) }
+        Self {
+            caller,
+            revision: known.unwrap_or(Revision::NEWEST_LEGACY),
+            capabilities: capabilities.filter(Json::is_object).unwrap_or_else(Json::empty_object),
+            level: Mutex::default(),
+            calls: Arc::default(),
+            asks: Asks::default(),
+            open: Mutex::default(),
+            stream: Mutex::default(),
+            reels: Reels::default(),
+            streams: AtomicU64::new(ALWAYS + 1),
+            watches: Watches::default(),
+            ready: AtomicBool::new(false),
+            own: OnceLock::new(),
+            used: Mutex::new(Instant::now()),
+        }
     }
 
     /// The answer to `initialize`.
-    pub(super) fn greeting(&self, desk: &Desk) -> Json {
+    pub(super) async fn greeting(&self, desk: &Desk, id: &Json) -> Vec<u8> {
+        let capabilities = match desk.capabilities(&self.caller).await {
+            Ok(capabilities) => capabilities,
+            Err(error) => return response_error(id, &error.into()),
+        };
         let mut result = Members::new();
         result.text("protocolVersion", self.revision.as_str());
-        result.json("capabilities", &desk.capabilities()).json("serverInfo", &desk.info);
+        result.json("capabilities", &capabilities).json("serverInfo", &desk.info);
         if let Some(instructions) = &desk.instructions {
             result.text("instructions", instructions);
         }
-        result.to_json()
-    }
-
-    /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
-    async fn answer(self: Arc<Self>, desk: Arc<Desk>, scope: Scope, asked: Asked) -> Reply {
-        let (line, mut notes) = Line::new();
-        let mut done = self.start(desk, scope, asked, line);
-        let first = tokio::select! {
-            biased;
-            ended = &mut done => return match ended {
-                Ok(message) => body::message(StatusCode::OK, message),
-                // Cancelled: the caller wants no answer, but HTTP must have one.
-                Err(_) => body::accepted(),
-            },
-            note = notes.recv() => note.map(|note| body::first_event(&note)),
-            () = tokio::time::sleep(PATIENCE) => None,
-        };
-        let work: Work = Box::pin(async move {
-            match done.await {
-                Ok(message) => message,
-                Err(_) => std::future::pending().await,
-            }
-        });
-        body::events(first, notes, Some(work))
+        response_result(id, &result.to_json())
     }
 
     /// Starts a call that goes on by itself; the receiver fails if it is cancelled.
     pub(super) fn start(
         self: &Arc<Self>,
         desk: Arc<Desk>,
-        scope: Scope,
         asked: Asked,
         line: Line,
     ) -> oneshot::Receiver<Vec<u8>> {
-        let id = asked.id.clone();
+        let (talk, id) = (Arc::clone(self), asked.id.clone());
         self.calls.start(&id, async move {
-            match result(&desk, &scope, &asked, &line).await {
-                Ok(result) => response_result(&asked.id, &result),
-                Err(error) => response_error(&asked.id, &error),
+            let way = OpenWay::new(&talk, &asked.id, &line);
+            let result = desk.ending.or_over(talk.result(&desk, &asked, line)).await;
+            drop(way);
+            match result {
+                Ok(result) => response_result(&asked.id, &undressed(&result)),
+                Err(error) => response_error(&asked.id, &in_this_era(&asked.method, error)),
             }
         })
     }
 
+    async fn result(self: &Arc<Self>, desk: &Desk, asked: &Asked, line: Line) -> Result<Json, RpcError> {
+        let params = asked.params.as_ref();
+        match asked.method.as_str() {
+            method::PING => Ok(Json::empty_object()),
+            method::SET_LEVEL => self.set_level(params),
+            method::SUBSCRIBE => self.watch(desk, params).await,
+            method::UNSUBSCRIBE => self.unwatch(params),
+            name => {
+                let scope = self.scope(desk)?;
+                let asker = Arc::new(self.messenger(Some(line.clone())));
+                let visit = Visit::legacy(Said::read(params), line, asker, self.level());
+                desk.answer(&scope, name, params, &visit).await
+            }
+        }
+    }
+
+    /// Hears what the caller tells.
+    pub(super) fn hear(&self, name: &str, params: Option<&Json>) {
+        self.calls.hear(name, params);
+        if name == method::INITIALIZED {
+            self.ready.store(true, Ordering::Relaxed);
+        }
+        if let (method::ROOTS_CHANGED, Some(scope)) = (name, self.own.get()) {
+            scope.tell_lanes(method::ROOTS_CHANGED);
+        }
+    }
+
+    /// The ways that lead to the caller, the best first.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let always = self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        always.into_iter().chain(open.values().cloned()).collect()
+    }
+
+    /// What servers see of the caller: with nothing to tell it from others, what they see of everybody.
+    pub(super) fn scope(self: &Arc<Self>, desk: &Desk) -> Result<Scope, RpcError> {
+        let plain = self.level().is_none() && visit::for_legacy(&self.capabilities) == Json::empty_object();
+        if plain {
+            return Ok(desk.scope(&self.caller)?);
+        }
+        if let Some(own) = self.own.get() {
+            return Ok(own.clone());
+        }
+        let scope = desk.open(&self.caller, self.messenger(None))?;
+        let scope = self.own.get_or_init(|| scope).clone();
+        if let Some(level) = self.level() {
+            scope.log_from(level);
+        }
+        Ok(scope)
+    }
+
+    fn messenger(self: &Arc<Self>, line: Option<Line>) -> Messenger {
+        Messenger { talk: Arc::downgrade(self), capabilities: self.capabilities.clone(), line }
+    }
+
+    fn set_level(&self, params: Option<&Json>) -> Result<Json, RpcError> {
+        let level = params.and_then(|params| params.member("level")).and_then(|l| l.to::<String>().ok());
+        let level =
+            level.as_deref().and_then(LogLevel::parse).ok_or_else(|| invalid("`level` is no level"))?;
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        if let Some(own) = self.own.get() {
+            own.log_from(level);
+        }
+        Ok(Json::empty_object())
+    }
+
+    fn level(&self) -> Option<LogLevel> {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_fresh(&self) -> bool {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.elapsed() < IDLE || !self.calls.is_empty()
+        used.elapsed() < IDLE || !self.calls.is_empty() || self.reels.is_read()
+    }
+
+    /// The conversation is over: what it had to itself closes.
+    pub(super) fn end(&self) {
+        self.calls.cancel_all();
+        self.watches.clear();
+        self.reels.end();
+        if let Some(own) = self.own.get().cloned() {
+            tokio::spawn(async move { own.close().await });
+        }
     }
 }
 
-async fn result(desk: &Desk, scope: &Scope, asked: &Asked, line: &Line) -> Result<Json, RpcError> {
-    match asked.method.as_str() {
-        method::PING => Ok(Json::empty_object()),
-        name => desk.answer(scope, name, asked.params.as_ref(), line).await.map(|r| undressed(&r)),
+/// A request of the caller is under way, and there is a way back on which it can be asked something.
+struct OpenWay {
+    talk: Arc<Talk>,
+    id: Bytes,
+}
+
+impl OpenWay {
+    fn new(talk: &Arc<Talk>, id: &Json, line: &Line) -> Self {
+        let (talk, id) = (Arc::clone(talk), id.bytes().clone());
+        talk.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), line.clone());
+        Self { talk, id }
     }
 }
 
-/// A result without the words of the modern era.
+impl Drop for OpenWay {
+    fn drop(&mut self) {
+        self.talk.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// An error in the words of this era. What a modern server calls a missing capability is no code that it knows.
+fn in_this_era(method: &str, error: RpcError) -> RpcError {
+    let names_resource = || error.data.as_ref().is_some_and(|data| data.member("uri").is_some());
+    let code = match error.code {
+        number if code::is_modern(number) => code::INVALID_REQUEST,
+        // In the modern era a resource that is not there is a bad parameter that says which.
+        code::INVALID_PARAMS if method == method::RESOURCES_READ && names_resource() => code::NO_RESOURCE,
+        number => number,
+    };
+    RpcError { code, ..error }
+}
+
+/// A result without the words of the modern era, and without what a server says of itself to us.
 fn undressed(result: &Json) -> Json {
     const MODERN: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
-    if result.pick(MODERN).iter().all(Option::is_none) {
+    let [kind, ttl, scope, told] = result.pick(["resultType", "ttlMs", "cacheScope", "_meta"]);
+    let said = told.as_ref().is_some_and(|told| told.member(meta::SERVER_INFO).is_some());
+    if kind.is_none() && ttl.is_none() && scope.is_none() && !said {
         return result.clone();
     }
-    let Ok(members) = result.to::<indexmap::IndexMap<String, Json>>() else { return result.clone() };
-    let mut plain = Members::new();
-    for (key, value) in members.iter().filter(|(key, _)| !MODERN.contains(&key.as_str())) {
-        plain.json(key, value);
-    }
+    let mut plain = Members::default();
+    match told.filter(|_| said) {
+        None => plain.append_without(result, &MODERN),
+        Some(told) => {
+            plain.append_without(result, &[MODERN[0], MODERN[1], MODERN[2], "_meta"]);
+            let mut rest = Members::default();
+            rest.append_without(&told, &[meta::SERVER_INFO]);
+            if rest.is_empty() { &mut plain } else { plain.object("_meta", &rest) }
+        }
+    };
     plain.to_json()
 }
 
 /// A name that cannot be guessed.
-fn random_name() -> Option<String> {
+pub(super) fn random_name() -> Option<String> {
     let mut bytes = [0_u8; 16];
     rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -23,7 +23,7 @@ struct Built {
     pages: Arc<[Json]>,
 }
 
-/// How many tools stand on a page.
+/// How many items stand on a page.
 const PAGE: usize = 1000;
 /// How many snapshots are kept: one for each view that is in use.
 const KEPT: usize = 64;
@@ -33,19 +33,7 @@ const KEPT: usize = 64;
 impl Lists {
     /// A page of tools.
     pub(super) fn tools(&self, snapshot: &Arc<Snapshot>, params: Option<&Json>) -> Result<Json, RpcError> {
-        let pages = self.pages(snapshot);
-        let page = match params.and_then(|params| params.member("cursor")).filter(|c| !c.is_null()) {
-            None => 0,
-            Some(cursor) => {
-                read_cursor(&cursor).filter(|page| (1..pages.len()).contains(page)).ok_or_else(|| {
-                    RpcError::new(
-                        code::INVALID_PARAMS,
-                        "the cursor is not one of ours, or the list has changed",
-                    )
-                })?
-            }
-        };
-        Ok(pages[page].clone())
+        page_of(&self.pages(snapshot), params)
     }
 
     fn pages(&self, snapshot: &Arc<Snapshot>) -> Arc<[Json]> {
@@ -62,17 +50,22 @@ impl Lists {
     }
 }
 
-/// Every page; at least one.
+/// Every page of the tools.
 fn build(snapshot: &Snapshot) -> Vec<Json> {
-    let mut chunks: Vec<&[Route]> = snapshot.tools().chunks(PAGE).collect();
+    let named = |route: &Route| renamed(&route.tool.raw, "name", (route.tool.name.as_str(), &route.public));
+    paged("tools", &snapshot.tools().iter().map(named).collect::<Vec<_>>())
+}
+
+/// A list cut into pages; at least one.
+pub(super) fn paged(key: &str, items: &[Json]) -> Vec<Json> {
+    let mut chunks: Vec<&[Json]> = items.chunks(PAGE).collect();
     if chunks.is_empty() {
         chunks.push(&[]);
     }
     let last = chunks.len() - 1;
-    let page = |(number, routes): (usize, &[Route])| {
-        let tools: Vec<Json> = routes.iter().map(renamed).collect();
+    let page = |(number, items): (usize, &[Json])| {
         let mut page = Members::new();
-        page.json("tools", &Json::of(&tools));
+        page.json(key, &Json::of(items));
         if number < last {
             page.text("nextCursor", &format!("p{}", number + 1));
         }
@@ -81,17 +74,35 @@ fn build(snapshot: &Snapshot) -> Vec<Json> {
     chunks.into_iter().enumerate().map(page).collect()
 }
 
+/// The page that is asked for.
+pub(super) fn page_of(pages: &[Json], params: Option<&Json>) -> Result<Json, RpcError> {
+    let wrong =
+        || RpcError::new(code::INVALID_PARAMS, "the cursor is not one of ours, or the list has changed");
+    let number = match cursor_in(params) {
+        None => 0,
+        Some(cursor) => {
+            read_cursor(&cursor).filter(|page| (1..pages.len()).contains(page)).ok_or_else(wrong)?
+        }
+    };
+    Ok(pages[number].clone())
+}
+
+/// The cursor of a request that asks for a further page.
+pub(super) fn cursor_in(params: Option<&Json>) -> Option<Json> {
+    params.and_then(|params| params.member("cursor")).filter(|cursor| !cursor.is_null())
+}
+
 /// A definition under its public name, with everything else as it was.
-fn renamed(route: &Route) -> Json {
-    if route.tool.name.as_str() == &*route.public {
-        return route.tool.raw.clone();
+pub(super) fn renamed(raw: &Json, key: &str, (own, public): (&str, &str)) -> Json {
+    if own == public {
+        return raw.clone();
     }
-    let Ok(members) = route.tool.raw.to::<IndexMap<String, Json>>() else { return route.tool.raw.clone() };
+    let Ok(members) = raw.to::<IndexMap<String, Json>>() else { return raw.clone() };
     let mut renamed = Members::new();
-    for (key, value) in &members {
-        match key.as_str() {
-            "name" => renamed.text("name", &route.public),
-            _ => renamed.json(key, value),
+    for (name, value) in &members {
+        match name == key {
+            true => renamed.text(key, public),
+            false => renamed.json(name, value),
         };
     }
     renamed.to_json()

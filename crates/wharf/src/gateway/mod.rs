@@ -1,21 +1,46 @@
 //! The host served to others, as one MCP server.
 //!
-//! In: bytes of callers, over HTTP or a pipe, in either era. Out: their answers. Each edge speaks its own era; `desk`
+//! In: bytes of callers, over HTTP, a WebSocket, a Unix socket or a pipe, in either era. Out: their answers. Each edge speaks its own era; `desk`
 //! between them knows neither. Who may call what is `policy`'s to say, and what a server answered is passed on as the
 //! bytes it came in.
 
+mod accept;
+mod addresses;
+mod asking;
 mod body;
 mod caller;
 mod calls;
+mod capabilities;
 mod desk;
+mod ending;
+mod errands;
 mod guard;
+mod hearing;
 mod http;
 mod legacy;
+mod limits;
+mod line;
+mod listen;
 mod lists;
+mod mirrored;
 mod modern;
+mod news;
+mod offers;
+mod parked;
+mod reel;
+mod resource;
+mod seal;
+mod sse;
 mod stdio;
+#[cfg(test)]
+mod tests;
+mod unix;
+mod visit;
+mod watching;
+mod websocket;
 
 pub use caller::{Callers, Key};
+pub use unix::UnixDoor;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,11 +48,15 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
+use url::Url;
 
+use crate::config::{CallLimits, CallerTable, JwtSettings};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::wire::Limits;
+use caller::Tokens;
 use desk::Desk;
+use limits::Gate;
 
 /// A host that is served to others. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -42,6 +71,8 @@ pub struct GatewayBuilder {
     host: Host,
     name: (String, String),
     instructions: Option<String>,
+    rules: Option<CallerTable>,
+    calls: CallLimits,
     settings: Settings,
 }
 
@@ -49,6 +80,9 @@ pub struct GatewayBuilder {
 #[derive(Clone, Debug)]
 struct Settings {
     callers: Callers,
+    tokens: Option<Arc<Tokens>>,
+    /// Where callers reach the gateway, if that is not where it listens.
+    url: Option<Url>,
     hosts: Vec<String>,
     origins: Vec<String>,
     limits: Limits,
@@ -64,6 +98,8 @@ impl Gateway {
     pub fn builder(host: Host) -> GatewayBuilder {
         let settings = Settings {
             callers: Callers::default(),
+            tokens: None,
+            url: None,
             hosts: Vec::new(),
             origins: Vec::new(),
             limits: Limits::default(),
@@ -72,18 +108,24 @@ impl Gateway {
             drain: Duration::from_secs(10),
         };
         let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
-        GatewayBuilder { host, name, instructions: None, settings }
+        GatewayBuilder { host, name, instructions: None, rules: None, calls: CallLimits::default(), settings }
     }
 
-    /// Serves callers that connect, until `stop` is ready: then no new call is taken, those under way have a moment to
+    /// Serves callers that connect, by HTTP or WebSocket, until `stop` is ready: then no new call is taken, those under way have a moment to
     /// end, and the rest are cancelled.
     pub async fn serve_http(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
         let at = listener
             .local_addr()
             .map_err(|e| Error::Internal(format!("the listener has no address: {e}")))?;
         self.may_listen(at)?;
+        self.desk.tend();
         http::serve(self, listener, stop).await;
         Ok(())
+    }
+
+    /// Serves callers of our own user at a Unix socket, until `stop` is ready: then as over HTTP. The socket goes with it.
+    pub async fn serve_unix(&self, door: UnixDoor, stop: impl Future<Output = ()>) {
+        unix::serve(self, door, stop).await;
     }
 
     /// Serves one caller over a pipe, until its input ends.
@@ -92,12 +134,23 @@ impl Gateway {
         input: impl AsyncBufRead + Unpin,
         output: impl AsyncWrite + Unpin + Send + 'static,
     ) -> Result<()> {
+        self.desk.tend();
         stdio::serve(self, input, output).await
     }
 
-    /// Where anybody can knock, everybody is asked who they are.
+    /// Where anybody can knock, everybody is asked who they are. Nobody is contacted.
     pub fn may_listen(&self, at: SocketAddr) -> Result<()> {
-        if at.ip().is_loopback() || !self.settings.callers.is_anyone() {
+        let settings = &self.settings;
+        if let Some(tokens) = &settings.tokens {
+            tokens.check()?;
+            if at.ip().is_unspecified() && settings.url.is_none() {
+                return Err(Error::Config {
+                    message: format!("tokens are made for an address, and {at} is none"),
+                    hint: Some("say where callers reach the gateway: `url` in `[gateway]`".into()),
+                });
+            }
+        }
+        if at.ip().is_loopback() || !settings.callers.is_anyone() || settings.tokens.is_some() {
             return Ok(());
         }
         Err(Error::Denied {
@@ -115,6 +168,36 @@ impl GatewayBuilder {
     #[must_use]
     pub fn callers(mut self, callers: Callers) -> Self {
         self.settings.callers = callers;
+        self
+    }
+
+    /// Takes tokens of an issuer too. Its keys are fetched by the host's own rules for addresses.
+    #[must_use]
+    pub fn tokens(mut self, settings: JwtSettings) -> Self {
+        let (policy, net) = self.host.reaching();
+        self.settings.tokens = Some(Arc::new(Tokens::new(settings, (*policy).clone(), net.clone())));
+        self
+    }
+
+    /// Where callers reach the gateway: what tokens must be made for, and what is told to whoever has none. Defaults to
+    /// where it listens.
+    #[must_use]
+    pub fn url(mut self, url: Url) -> Self {
+        self.settings.url = Some(url);
+        self
+    }
+
+    /// What each caller is given. Defaults to everything for whoever is let in.
+    #[must_use]
+    pub fn rules(mut self, rules: CallerTable) -> Self {
+        self.rules = Some(rules);
+        self
+    }
+
+    /// How much callers may ask for at a time.
+    #[must_use]
+    pub fn limits(mut self, limits: CallLimits) -> Self {
+        self.calls = limits;
         self
     }
 
@@ -168,8 +251,10 @@ impl GatewayBuilder {
     }
 
     /// Makes the gateway. Nothing is listened to yet.
-    pub fn build(self) -> Gateway {
-        let desk = Desk::new(self.host, self.name, self.instructions);
-        Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) }
+    pub fn build(self) -> Result<Gateway> {
+        let mut desk = Desk::new(self.host, self.name, self.instructions)?;
+        desk.callers = self.rules;
+        desk.gate = Gate::new(self.calls);
+        Ok(Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) })
     }
 }

@@ -1,6 +1,8 @@
 //! The gateway over a pipe: one caller, one message a line, either era.
 
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -8,8 +10,8 @@ use tokio::sync::mpsc;
 
 use super::Gateway;
 use super::calls::Calls;
-use super::desk::Line;
 use super::legacy::{self, Talk};
+use super::line::Line;
 use super::modern::Asked;
 use crate::error::{Error, Result};
 use crate::mcp::{code, method};
@@ -18,21 +20,42 @@ use crate::wire::{Json, Message, RpcError, parse_message, response_error, respon
 
 /// How many messages may wait to be written.
 const WAITING: usize = 1024;
+/// How long a caller may take to read what was said last.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Serves until the input ends. Calls that are under way then are cancelled.
 pub(super) async fn serve(
     gateway: &Gateway,
-    mut input: impl AsyncBufRead + Unpin,
+    input: impl AsyncBufRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> Result<()> {
-    let (out, messages) = mpsc::channel(WAITING);
-    let writer = tokio::spawn(write(output, messages));
-    let mut pipe = Pipe { gateway: gateway.clone(), talk: None, modern: Arc::default(), out };
-    let limit = gateway.settings.limits.line as u64;
+    let limit = gateway.settings.limits.line;
+    serve_until(gateway, (input, output), limit, std::future::pending()).await
+}
+
+/// The same, and until the stop: then no more is taken, and calls that are under way may end. Lines of more than `limit`
+/// bytes are not read.
+pub(super) async fn serve_until(
+    gateway: &Gateway,
+    (mut input, output): (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+    limit: usize,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
+    let (mut pipe, messages) = Pipe::open(gateway, CallerName::local());
+    let mut writer = tokio::spawn(write(output, messages));
+    let mut stop = pin!(stop);
+    let limit = limit as u64;
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut input).take(limit + 1).read_until(b'\n', &mut line).await;
+        let mut within = (&mut input).take(limit + 1);
+        let read = tokio::select! {
+            read = within.read_until(b'\n', &mut line) => read,
+            () = &mut stop => {
+                pipe.leave(async { drop((&mut writer).await) }, gateway.settings.drain).await;
+                return Ok(());
+            }
+        };
         match read {
             Ok(0) => break,
             Ok(_) if line.last() != Some(&b'\n') && line.len() as u64 > limit => {
@@ -42,15 +65,15 @@ pub(super) async fn serve(
             Err(error) => return Err(Error::Internal(format!("standard input cannot be read: {error}"))),
         }
     }
-    pipe.finish();
-    drop(pipe);
-    let _ = writer.await;
+    pipe.leave(async { drop(writer.await) }, Duration::ZERO).await;
     Ok(())
 }
 
 /// A caller at the other end of a pipe.
-struct Pipe {
+#[derive(Debug)]
+pub(super) struct Pipe {
     gateway: Gateway,
+    caller: CallerName,
     /// Since the caller shook hands.
     talk: Option<Arc<Talk>>,
     /// For requests that stand alone: only what is under way is kept of them.
@@ -59,7 +82,14 @@ struct Pipe {
 }
 
 impl Pipe {
-    async fn take(&mut self, frame: Bytes) -> Result<()> {
+    /// A conversation, and what is to be written to the caller.
+    pub(super) fn open(gateway: &Gateway, caller: CallerName) -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (out, messages) = mpsc::channel(WAITING);
+        (Self { gateway: gateway.clone(), caller, talk: None, modern: Arc::default(), out }, messages)
+    }
+
+    /// Takes one message.
+    pub(super) async fn take(&mut self, frame: Bytes) -> Result<()> {
         if frame.is_empty() {
             return Ok(());
         }
@@ -68,11 +98,16 @@ impl Pipe {
             Ok(Message::Notification { method, params }) => {
                 self.modern.hear(&method, params.as_ref());
                 if let Some(talk) = &self.talk {
-                    talk.calls.hear(&method, params.as_ref());
+                    talk.hear(&method, params.as_ref());
                 }
                 Ok(())
             }
-            Ok(Message::Response { .. }) => Ok(()),
+            Ok(Message::Response { id, outcome }) => {
+                if let Some(talk) = &self.talk {
+                    talk.asks.answered(&id, outcome);
+                }
+                Ok(())
+            }
             Err(bad) => {
                 let error = RpcError::new(code::PARSE, bad.reason);
                 self.say(response_error(&Json::null(), &error)).await;
@@ -83,17 +118,18 @@ impl Pipe {
 
     async fn answer(&mut self, asked: Asked) -> Result<()> {
         let desk = Arc::clone(&self.gateway.desk);
-        let scope = desk.scope(&CallerName::local())?;
         let line = Line::over(self.out.clone());
         if asked.is_modern() {
-            let id = asked.id.clone();
-            let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &scope, &line).await });
+            let (id, caller) = (asked.id.clone(), self.caller.clone());
+            let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &caller, &line).await });
             tokio::spawn(forward(done, self.out.clone()));
             return Ok(());
         }
         if asked.method == method::INITIALIZE {
-            let talk = Arc::new(Talk::greet(CallerName::local(), asked.params.as_ref()));
-            let greeting = response_result(&asked.id, &talk.greeting(&desk));
+            let talk = Arc::new(Talk::greet(self.caller.clone(), asked.params.as_ref()));
+            *talk.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+            desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
+            let greeting = talk.greeting(&desk, &asked.id).await;
             self.talk = Some(talk);
             self.say(greeting).await;
             return Ok(());
@@ -107,15 +143,35 @@ impl Pipe {
             self.say(answer).await;
             return Ok(());
         };
-        let done = talk.start(desk, scope, asked, line);
+        let done = talk.start(desk, asked, line);
         tokio::spawn(forward(done, self.out.clone()));
         Ok(())
     }
 
-    fn finish(&self) {
+    /// The caller is gone: what is under way ends.
+    pub(super) fn finish(&self) {
         self.modern.cancel_all();
         if let Some(talk) = &self.talk {
-            talk.calls.cancel_all();
+            talk.end();
+        }
+    }
+
+    /// Ends it. Calls under way may end first, for so long; `written` ends when everything they said was written.
+    pub(super) async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
+        let Self { talk, modern, out, .. } = self;
+        // Calls under way hold the others.
+        drop(out);
+        if let Some(talk) = &talk {
+            talk.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        let mut written = pin!(written);
+        if patience.is_zero() || tokio::time::timeout(patience, &mut written).await.is_err() {
+            modern.cancel_all();
+            if let Some(talk) = talk {
+                talk.end();
+            }
+            // Whoever does not read is not waited for.
+            let _ = tokio::time::timeout(LAST_WORDS, written).await;
         }
     }
 

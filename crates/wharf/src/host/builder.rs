@@ -11,13 +11,14 @@ use super::server::Server;
 use super::{Core, Host};
 use crate::ask::{Asker, Decline};
 use crate::call::Validators;
+use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
 use crate::connect::{Dock, EraMemory, EraStore, Leaving};
 use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
-use crate::policy::Policy;
+use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
 use crate::wire::{Json, Limits};
 
@@ -32,10 +33,12 @@ pub struct HostBuilder {
     asker: Arc<dyn Asker>,
     events: Bus,
     eras: Arc<dyn EraStore>,
+    catalogs: Option<Arc<dyn CatalogStore>>,
     client: (String, String),
     net: NetOptions,
     grace: Duration,
     retry_pause: Duration,
+    drain: Duration,
 }
 
 impl Default for HostBuilder {
@@ -50,10 +53,12 @@ impl Default for HostBuilder {
             asker: Arc::new(Decline),
             events: Bus::default(),
             eras: Arc::new(EraMemory::default()),
+            catalogs: None,
             client: ("wharf".into(), env!("CARGO_PKG_VERSION").into()),
             net: NetOptions::default(),
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
+            drain: Duration::from_secs(30),
         }
     }
 }
@@ -130,6 +135,15 @@ impl HostBuilder {
         self
     }
 
+    /// Where it is kept what servers offer, so that it can be told before they are started: see [`Host::known_tools`].
+    /// With it, the tools of a server are compared with what was known whenever it is connected, before a call is sent.
+    /// Defaults to nowhere.
+    #[must_use]
+    pub fn catalogs(mut self, catalogs: Arc<dyn CatalogStore>) -> Self {
+        self.catalogs = Some(catalogs);
+        self
+    }
+
     /// What servers are told about the program. Defaults to Wharf's own name and version.
     #[must_use]
     pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -160,6 +174,13 @@ impl HostBuilder {
         self
     }
 
+    /// How long calls may go on at a server that another configuration takes away. Defaults to 30 seconds.
+    #[must_use]
+    pub fn drain(mut self, time: Duration) -> Self {
+        self.drain = time;
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -172,11 +193,12 @@ impl HostBuilder {
         let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone()));
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
+        let policy = Live::from(self.policy);
         let dock = Dock {
-            policy: self.policy.clone(),
+            policy: policy.clone(),
             environment: self.environment,
             scratch: scratch.unwrap_or_else(|| PathBuf::from("/tmp")),
-            limits: self.limits,
+            limits: self.limits.into(),
             peer: Arc::clone(&peer) as _,
             events: self.events.clone(),
             eras: self.eras,
@@ -194,14 +216,16 @@ impl HostBuilder {
             order.push(config.name.clone());
         }
         let registry = Registry::new(self.names, order);
-        let scope = Scope::of_program(dock, peer, self.asker, registry);
+        let mut scope = Scope::of_program(dock, peer, self.asker, registry);
+        scope.store = self.catalogs;
         let add = |config: ServerConfig| {
-            let server = Arc::new(Server::new(Arc::new(config), &scope.pool));
+            let server = Arc::new(Server::new(Arc::new(config), &scope.pool, scope.store.as_ref()));
             (server.config.name.clone(), server)
         };
         scope.servers.store(Arc::new(self.servers.into_iter().map(add).collect()));
         let core = Core {
-            policy: self.policy,
+            policy,
+            drain: self.drain,
             validators: Validators::default(),
             events: self.events,
             sessions: Mutex::default(),

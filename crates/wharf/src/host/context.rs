@@ -62,7 +62,7 @@ impl Context {
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let message = message.map(|text| Foreign::from(text.to_owned()));
         // Whoever listens too slowly misses some.
-        let _ = self.reports.try_send(Report::Progress(Progress { progress, total, message }));
+        let _ = self.reports.try_send(Report::Progress(Progress { progress, total, message, raw: None }));
     }
 
     /// Asks whoever answers for the caller. The time that the answer takes is not the tool's.

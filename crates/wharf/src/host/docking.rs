@@ -25,7 +25,7 @@ impl Opening {
     /// Nothing is started yet, and nobody sees it.
     pub(super) fn new(scope: &Arc<Scope>, config: ServerConfig) -> Result<Self> {
         usable(&config)?;
-        let server = Arc::new(Server::new(Arc::new(config), &scope.pool));
+        let server = Arc::new(Server::new(Arc::new(config), &scope.pool, scope.store.as_ref()));
         Ok(Self { server, scope: Arc::clone(scope) })
     }
 
@@ -50,7 +50,7 @@ impl Drop for Opening {
 impl Scope {
     /// Docks a server in this scope, in the place of one of its name. Nothing is started.
     pub(super) fn add(&self, config: ServerConfig) -> Arc<Server> {
-        let server = Arc::new(Server::new(Arc::new(config), &self.pool));
+        let server = Arc::new(Server::new(Arc::new(config), &self.pool, self.store.as_ref()));
         self.put(&server, true);
         server
     }
@@ -105,7 +105,7 @@ impl Scope {
         }
     }
 
-    fn owns(&self, server: &Arc<Server>) -> bool {
+    pub(super) fn owns(&self, server: &Arc<Server>) -> bool {
         self.servers.load().get(&server.config.name).is_some_and(|own| Arc::ptr_eq(own, server))
     }
 

@@ -54,7 +54,7 @@ impl Host {
         let opening = Opening::new(&self.scope, config)?;
         let server = Arc::clone(&opening.server);
         let looked = server.look(None).await;
-        let offered = match looked.and_then(|(offered, rejected)| complete(offered, &rejected, needed)) {
+        let offered = match looked.and_then(|seen| complete(seen.offered, &seen.rejected, needed)) {
             Ok(offered) => offered,
             Err(error) => {
                 opening.give_up().await;

@@ -5,29 +5,38 @@
 
 mod builder;
 mod context;
+mod declared;
 mod docking;
+mod duty;
 mod ensemble;
 mod health;
+mod known;
+mod lanes;
 mod load;
 mod local;
 mod offers;
 mod peer;
+mod pins;
+mod reconcile;
 mod register;
 mod run;
 mod scope;
 mod server;
 mod session;
+mod shelf;
 #[cfg(test)]
 mod tests;
 mod turn;
 
 pub use builder::HostBuilder;
 pub use context::Context;
+pub(crate) use declared::Declared;
 pub use ensemble::{Callable, Ensemble};
 pub use health::Health;
 pub use load::{Load, LoadAll};
 pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
 pub use offers::Everywhere;
+pub use reconcile::Changes;
 pub use session::{Docking, Session, SessionBuilder};
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -36,15 +45,16 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use crate::ask::Asker;
-use crate::call::{OnProgress, Validators};
+use crate::call::{OnProgress, Relayed, Validators};
 use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
 use crate::connect::Berth;
 use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::{CallerName, ServerName, ToolName};
+use crate::net::HttpClient;
 use crate::outcome::Outcome;
-use crate::policy::Policy;
+use crate::policy::{Live, Policy};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::{Extensions, Memory, State};
 use crate::wire::Json;
@@ -62,7 +72,9 @@ pub struct Host {
 
 /// What all scopes of a host have in common.
 struct Core {
-    policy: Policy,
+    policy: Live<Policy>,
+    /// How long calls may go on at a server that is taken away.
+    drain: Duration,
     validators: Validators,
     events: Bus,
     /// How many sessions there were, and those that there are.
@@ -91,6 +103,8 @@ pub struct CallOptions<'a> {
     pub hard_timeout: Option<Duration>,
     /// Who hears of progress, in order, before the outcome.
     pub on_progress: Option<OnProgress<'a>>,
+    /// Whoever the call is made for: a caller of the gateway.
+    pub relayed: Option<Arc<Relayed>>,
 }
 
 /// Which server is meant: one of the host's, or one described on the spot.
@@ -116,6 +130,11 @@ impl Host {
     /// Where events come out.
     pub fn events(&self) -> &Bus {
         &self.core.events
+    }
+
+    /// What decides where this program may go, and what goes there.
+    pub(crate) fn reaching(&self) -> (Arc<Policy>, &HttpClient) {
+        (self.core.policy.now(), &self.scope.pool.dock().net)
     }
 
     /// What tools' handlers can reach. What a session puts there is its own.
@@ -217,7 +236,7 @@ impl Host {
         }
     }
 
-    /// Where a public name leads. Servers that were not asked yet are asked now.
+    /// Where a public name leads. Servers of which nothing is known are asked now.
     pub async fn route(&self, name: &str) -> Result<Route> {
         if let Some(route) = self.scope.registry.snapshot().route(name) {
             if !self.scope.has_changed(route) {
@@ -229,7 +248,7 @@ impl Host {
                 return Ok(route.clone());
             }
         }
-        let listing = self.tools().await;
+        let listing = self.known_tools().await;
         if let Some(route) = listing.snapshot.route(name) {
             return Ok(route.clone());
         }
@@ -297,9 +316,9 @@ impl Host {
         let asked = futures_util::stream::iter(servers).map(|server| async move {
             let home = self.scope.home(&server);
             let looked = server.look(Some(&home.peer)).await;
-            let answer = looked.map(|(offered, rejected)| {
-                home.publish(&server, offered);
-                rejected
+            let answer = looked.map(|seen| {
+                home.publish(&server, seen.offered);
+                seen.rejected
             });
             (server, answer)
         });
@@ -310,7 +329,14 @@ impl Host {
         for (server, answer) in answers {
             let name = &server.config.name;
             match answer {
-                Ok(rejected) => listing.rejected.extend(rejected.into_iter().map(|r| (name.clone(), r))),
+                Ok(rejected) => {
+                    let given = |r: &Rejected| match ToolName::parse(r.name.raw()) {
+                        Ok(tool) => self.scope.gives(|rules| rules.gives_tool(name, &tool)),
+                        Err(_) => self.scope.gives(|rules| rules.gives_server(name)),
+                    };
+                    let rejected = rejected.iter().filter(|r| given(r));
+                    listing.rejected.extend(rejected.map(|r| (name.clone(), r.clone())));
+                }
                 Err(error) => listing.failed.push((name.clone(), error)),
             }
         }

@@ -9,12 +9,12 @@ use tokio::sync::Mutex;
 use super::server::Server;
 use super::{CallOptions, Host, STARTING};
 use crate::call::{self, Asked, Completing, PromptFetched, ResourceRead};
-use crate::catalog::{self, Offered, Subscription};
+use crate::catalog::{self, Offered, Part, Subscription};
 use crate::connect::Connection;
 use crate::error::{Error, Result};
 use crate::mcp::{Completion, Era, LogLevel, Prompt, Reference, Resource, ResourceTemplate, method};
 use crate::names::ServerName;
-use crate::wire::Members;
+use crate::wire::{Json, Members};
 
 /// What was found when every server was asked for its resources, or its prompts.
 #[derive(Clone, Debug)]
@@ -150,6 +150,32 @@ impl Host {
         }
     }
 
+    /// Passes a request of a caller on to a server, with its parameters as they came.
+    pub(crate) async fn forward(
+        &self,
+        server: &str,
+        (part, method, about): (Part, &'static str, Option<&str>),
+        params: &Members,
+        mut options: CallOptions<'_>,
+    ) -> Result<Json> {
+        let server = self.scope.whole_server(server)?;
+        self.permit_use(&server, method).await?;
+        let relayed = options.relayed.take();
+        let mut way = self.scope.way(&server, relayed.as_deref()).await?;
+        let private = way.private;
+        let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
+        let asked = Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
+        match call::forward(&way.connection, (part, method, about), params, asked).await {
+            Err(error) if error.is_retryable() && !way.connection.is_open() => {
+                way.again(&server).await?;
+                let asked =
+                    Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
+                call::forward(&way.connection, (part, method, about), params, asked).await
+            }
+            ended => ended,
+        }
+    }
+
     /// The same for what an agent may do only with somebody's consent.
     async fn use_server<T, F>(
         &self,
@@ -160,7 +186,7 @@ impl Host {
     where
         F: Future<Output = Result<T>>,
     {
-        let known = self.scope.server(server)?;
+        let known = self.scope.whole_server(server)?;
         self.permit_use(&known, method).await?;
         self.reach(server, ask).await
     }
@@ -171,12 +197,21 @@ impl Host {
     where
         F: Future<Output = Result<T>>,
     {
-        let server = self.scope.server(server)?;
+        let server = self.scope.whole_server(server)?;
+        let _on_duty = server.duty.enter().ok_or_else(|| Error::UnknownServer {
+            name: server.config.name.to_string(),
+            hint: "it was there and is not any more".into(),
+        })?;
         let connection = server.berth.connection().await?;
+        if server.is_unconfirmed() {
+            let (host, server) = (self.clone(), Arc::clone(&server));
+            // What fails is found out when somebody needs a tool.
+            tokio::spawn(async move { drop(host.confirm(&server).await) });
+        }
         match ask(Arc::clone(&server), connection.clone()).await {
             Err(error) if error.is_retryable() && !connection.is_open() => {
                 let connection = server.berth.connection().await?;
-                ask(server, connection).await
+                ask(Arc::clone(&server), connection).await
             }
             ended => ended,
         }
@@ -188,6 +223,8 @@ impl Host {
             timeout: options.timeout.unwrap_or(server.config.timeout),
             hard_timeout: options.hard_timeout,
             on_progress: options.on_progress.as_mut().map(|listener| &mut **listener as _),
+            relayed: None,
+            private: false,
         }
     }
 
@@ -195,7 +232,8 @@ impl Host {
     where
         F: Future<Output = Result<Offered<T>>>,
     {
-        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled);
+        let whole = |s: &Arc<Server>| self.scope.gives(|rules| rules.gives_server(&s.config.name));
+        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled && whole(s));
         let asked = futures_util::stream::iter(servers).map(|server| {
             let answer = ask(server.config.name.to_string());
             async move { (server.config.name.clone(), answer.await) }

@@ -7,26 +7,28 @@ use std::time::Duration;
 
 use crate::ask::{self, Asker};
 use crate::call;
-use crate::catalog::Watchers;
+use crate::catalog::{ListKind, Watchers};
 use crate::connect::{Answering, Connection, Peer, WeakConnection};
 use crate::event::{Bus, Event};
 use crate::mcp::{Era, LogLevel, method};
 use crate::names::ServerName;
 use crate::text::Foreign;
-use crate::wire::Json;
+use crate::wire::{Json, Members};
 
 /// Stands behind every connection of a host.
 pub(super) struct HostPeer {
     asker: Arc<dyn Asker>,
     events: Bus,
-    /// Servers whose tools changed since they were last asked. A flood of notices is one entry.
-    changed: Mutex<HashSet<ServerName>>,
+    /// Lists that changed since their servers were last asked. A flood of notices is one entry.
+    changed: Mutex<HashSet<(ServerName, ListKind)>>,
     /// Whether there is any, so that a call need not look.
     any_changed: AtomicBool,
     /// Which resources are watched.
     pub(super) watchers: Watchers,
     /// How grave a message of a server's log must be, where somebody said so.
     levels: Mutex<HashMap<ServerName, LogLevel>>,
+    /// The same for every server where nobody said otherwise.
+    level: Mutex<Option<LogLevel>>,
     /// The last connection to each server.
     connections: Mutex<HashMap<ServerName, WeakConnection>>,
 }
@@ -46,28 +48,42 @@ impl HostPeer {
             any_changed: AtomicBool::new(false),
             watchers,
             levels: Mutex::default(),
+            level: Mutex::default(),
             connections: Mutex::default(),
         }
     }
 
-    /// Whether the server's tools changed since this was last asked.
-    pub(super) fn take_changed(&self, server: &ServerName) -> bool {
+    /// Whether a list of the server changed since this was last asked.
+    pub(super) fn take_changed(&self, server: &ServerName, kind: ListKind) -> bool {
+        if !self.any_changed.load(Ordering::Acquire) {
+            return false;
+        }
         let mut changed = self.lock();
-        let removed = changed.remove(server);
+        let removed = changed.remove(&(server.clone(), kind));
         self.any_changed.store(!changed.is_empty(), Ordering::Release);
         removed
     }
 
-    /// The same, without an answer to whoever asks next being different.
+    /// The same for its tools, without an answer to whoever asks next being different.
     pub(super) fn has_changed(&self, server: &ServerName) -> bool {
-        self.any_changed.load(Ordering::Acquire) && self.lock().contains(server)
+        self.any_changed.load(Ordering::Acquire) && self.lock().contains(&(server.clone(), ListKind::Tools))
     }
 
-    /// They changed, and whoever wanted to know could not be told.
-    pub(super) fn mark_changed(&self, server: &ServerName) {
+    /// A list changed: whoever wants it asks for it again.
+    pub(super) fn mark_changed(&self, server: &ServerName, kind: ListKind) {
         let mut changed = self.lock();
-        changed.insert(server.clone());
+        changed.insert((server.clone(), kind));
         self.any_changed.store(true, Ordering::Release);
+    }
+
+    /// Tells that a list is another one now.
+    pub(super) fn tell_changed(&self, server: &ServerName, kind: ListKind) {
+        let server = server.clone();
+        self.events.publish(|| match kind {
+            ListKind::Tools => Event::ToolsChanged { server },
+            ListKind::Prompts => Event::PromptsChanged { server },
+            ListKind::Resources | ListKind::ResourceTemplates => Event::ResourcesChanged { server },
+        });
     }
 
     /// The level that later connections to the server are told too.
@@ -75,10 +91,29 @@ impl HostPeer {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone(), level);
     }
 
+    /// The level that every server is told, now and later.
+    pub(super) fn log_from(&self, level: LogLevel) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        self.live().iter().for_each(|connection| self.restore_level(connection));
+    }
+
+    /// Tells something to every legacy server that is connected.
+    pub(super) fn tell(&self, method: &str) {
+        let legacy = self.live().into_iter().filter(|c| c.info().revision.era() == Era::Legacy);
+        legacy.for_each(|connection| connection.notify(method, &Members::new()));
+    }
+
+    fn live(&self) -> Vec<Connection> {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.values().filter_map(WeakConnection::upgrade).collect()
+    }
+
     /// Tells the level that was asked of the last connection to a new one.
     fn restore_level(&self, connection: &Connection) {
-        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(level) = levels.get(connection.server()).copied() else { return };
+        let own =
+            self.levels.lock().unwrap_or_else(PoisonError::into_inner).get(connection.server()).copied();
+        let every = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(level) = own.or(every) else { return };
         if connection.info().revision.era() == Era::Modern {
             connection.log_from(level);
             return;
@@ -90,7 +125,7 @@ impl HostPeer {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<ServerName>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<(ServerName, ListKind)>> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,11 +144,11 @@ impl HostPeer {
 
 impl Peer for HostPeer {
     fn capabilities(&self) -> Json {
-        self.asker.offers().capabilities()
+        self.asker.capabilities()
     }
 
     fn legacy_capabilities(&self) -> Json {
-        self.asker.offers().legacy_capabilities()
+        self.asker.legacy_capabilities()
     }
 
     fn connected(&self, connection: &Connection) {
@@ -141,8 +176,8 @@ impl Peer for HostPeer {
     fn notification(&self, server: &ServerName, name: &str, params: Option<&Json>) -> bool {
         match name {
             method::TOOLS_CHANGED => {
-                self.mark_changed(server);
-                self.events.publish(|| Event::ToolsChanged { server: server.clone() });
+                self.mark_changed(server, ListKind::Tools);
+                self.tell_changed(server, ListKind::Tools);
                 true
             }
             method::MESSAGE => {
@@ -150,11 +185,14 @@ impl Peer for HostPeer {
                 true
             }
             method::RESOURCES_CHANGED => {
-                self.events.publish(|| Event::ResourcesChanged { server: server.clone() });
+                self.mark_changed(server, ListKind::Resources);
+                self.mark_changed(server, ListKind::ResourceTemplates);
+                self.tell_changed(server, ListKind::Resources);
                 true
             }
             method::PROMPTS_CHANGED => {
-                self.events.publish(|| Event::PromptsChanged { server: server.clone() });
+                self.mark_changed(server, ListKind::Prompts);
+                self.tell_changed(server, ListKind::Prompts);
                 true
             }
             method::RESOURCE_UPDATED => {

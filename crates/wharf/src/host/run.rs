@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::context::{Context, Report};
 use super::local::Function;
-use super::scope::{Reducer, Target};
+use super::scope::{Reducer, Target, gone};
 use super::server::Server;
 use super::{CallOptions, Host};
 use crate::ask;
@@ -42,6 +42,7 @@ impl Host {
         let transact = route.source == Source::Local || !reducers.is_empty();
         let transaction = transact.then(|| Arc::new(self.scope.memory.begin()));
         let target = self.scope.target(route);
+        let relayed = options.relayed.clone();
         let ended = match (&target, &transaction) {
             (Ok(Target::Server(server)), _) => self.run_remote(server, route, arguments, options).await,
             (Ok(Target::Function(function)), Some(transaction)) => {
@@ -54,6 +55,9 @@ impl Host {
         };
         let (server, tool) = (route.server.clone(), route.tool.name.clone());
         let mut outcome = match ended {
+            Ok(raw) if relayed.is_some_and(|relayed| relayed.returns(&raw)) => {
+                Outcome::unfinished(server, tool, raw)
+            }
             Ok(raw) => Outcome::from_result(server, tool, raw),
             Err(error) => Outcome::from_error(server, tool, error),
         };
@@ -89,28 +93,49 @@ impl Host {
         arguments: &Json,
         options: CallOptions<'_>,
     ) -> Result<Json> {
+        let _on_duty = server.duty.enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
         let caller = self.caller(&options);
         let subject = Subject::Server { config: &server.config, identity: &server.identity };
         let decision = self.judge(caller, &subject, tool)?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
-        let checked = self.check(&server.config.name, &route.tool, arguments).await;
+        let mut definition = self.confirmed(server, route).await?;
+        let checked = self.check(&server.config.name, &definition, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
-        let connection = server.berth.connection().await?;
+        let relayed = options.relayed.as_ref();
+        let mut way = self.scope.way(server, relayed.map(|relayed| &**relayed)).await?;
+        if server.is_unconfirmed() {
+            // It is another connection than the one that was looked at: an answer may take its time.
+            definition = self.confirmed(server, route).await?;
+            let checked = self.check(&server.config.name, &definition, arguments).await;
+            checked.map_err(|error| about(error, shown))?;
+        }
+        let asker = relayed.map_or(&self.scope.asker, |relayed| &relayed.asker);
         let timeout = options.timeout.unwrap_or(server.config.timeout);
-        let hard_timeout = options.hard_timeout;
-        let call = Call { permit: &permit, tool: &route.tool, arguments, timeout, hard_timeout };
+        let (hard_timeout, private) = (options.hard_timeout, way.private);
+        let tool = &definition;
+        let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, relayed, private };
         let mut on_progress = options.on_progress;
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
-        match call::send(&connection, &call, &self.scope.asker, first).await {
+        match call::send(&way.connection, &call, asker, first).await {
             // It certainly never reached the server, so it may go once more over a fresh connection.
-            Err(error) if error.is_retryable() && !connection.is_open() => {
-                let connection = server.berth.connection().await?;
-                call::send(&connection, &call, &self.scope.asker, on_progress).await
+            Err(error) if error.is_retryable() && !way.connection.is_open() => {
+                way.again(server).await?;
+                call::send(&way.connection, &call, asker, on_progress).await
             }
             ended => ended,
         }
+    }
+
+    /// A tool's definition as its server gives it now, where what is known may be from an earlier run.
+    async fn confirmed(&self, server: &Arc<Server>, route: &Route) -> Result<Arc<Tool>> {
+        if !server.is_unconfirmed() {
+            return Ok(Arc::clone(&route.tool));
+        }
+        let tools = self.confirm(server).await?.tools;
+        let now = tools.iter().find(|tool| tool.name == route.tool.name).cloned();
+        now.ok_or_else(|| gone(route))
     }
 
     async fn run_local(
@@ -168,7 +193,7 @@ impl Host {
 
     /// The program itself needs nobody's leave; an agent is judged by its standing.
     fn judge(&self, caller: &CallerName, subject: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
-        let policy = &self.core.policy;
+        let policy = self.core.policy.now();
         match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
             Some(decision) => decision,
             None => policy.permit_subject(caller, subject, tool).map(Decision::Permit),
@@ -189,7 +214,7 @@ impl Host {
 
     /// The same for what is no tool call.
     pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<()> {
-        let policy = &self.core.policy;
+        let policy = self.core.policy.now();
         let subject = Subject::Server { config: &server.config, identity: &server.identity };
         let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
         let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, &method));
@@ -237,10 +262,12 @@ impl Host {
         self.scope.open()?;
         if agent.permission.is_none() {
             // Whether the tool is there is not its business.
-            let policy = &self.core.policy;
+            let policy = self.core.policy.now();
             return self.scope.standing(|standing| policy.admit(standing, None)).unwrap_or(Ok(()));
         }
-        let Some(route) = find(&agent.shared.registry.snapshot()) else { return Ok(()) };
+        let given =
+            |route: &Route| self.scope.gives(|rules| rules.gives_tool(&route.server, &route.tool.name));
+        let Some(route) = find(&agent.shared.registry.snapshot()).filter(given) else { return Ok(()) };
         match self.scope.target(&route)? {
             Target::Server(server) => {
                 let subject = Subject::Server { config: &server.config, identity: &server.identity };

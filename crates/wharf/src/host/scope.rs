@@ -8,19 +8,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
+use tokio::sync::Semaphore;
 
 use super::builder::did_you_mean;
 use super::docking::usable;
+use super::lanes::Lanes;
 use super::local::Function;
 use super::peer::HostPeer;
 use super::server::Server;
 use crate::ask::Asker;
+use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
 use crate::connect::{Dock, Leaving, Pool};
 use crate::error::{Error, Result};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{Grants, Permission, Standing};
+use crate::policy::{CallerRules, Grants, Permission, Standing};
 use crate::registry::{Owner, Registry, Route, Sees, Source};
 use crate::secret::Redactor;
 use crate::session::{Extensions, Memory, Transaction};
@@ -38,11 +41,17 @@ pub(super) struct Scope {
     pub(super) caller: CallerName,
     pub(super) servers: ArcSwap<Servers>,
     pub(super) pool: Pool,
+    /// Connections to shared servers that this scope has to itself.
+    pub(super) lanes: Lanes,
+    /// Where it is kept what servers offer. An agent's own servers are nobody else's to know.
+    pub(super) store: Option<Arc<dyn CatalogStore>>,
     pub(super) peer: Arc<HostPeer>,
     pub(super) registry: Arc<Registry>,
     pub(super) functions: ArcSwap<Functions>,
     /// Held while servers come and go, so that servers and tools change together. Never across an await.
     pub(super) docking: Mutex<()>,
+    /// Servers that were taken away and still have calls to end.
+    pub(super) leaving: Mutex<Vec<Arc<Server>>>,
     /// Held while functions are registered, so that what was looked at is what is changed.
     pub(super) registering: Mutex<()>,
     pub(super) asker: Arc<dyn Asker>,
@@ -58,6 +67,8 @@ pub(super) struct Scope {
 pub(super) struct Agent {
     pub(super) owner: Owner,
     pub(super) permission: Option<Permission>,
+    /// What it is given of all there is; `None`: everything.
+    pub(super) rules: Option<Arc<CallerRules>>,
     pub(super) grants: ArcSwap<Grants>,
     /// Held while somebody is asked, so that one answer serves everyone who waits for it.
     pub(super) asking: tokio::sync::Mutex<()>,
@@ -73,6 +84,9 @@ pub(super) enum Target {
     Function(Arc<Function>),
 }
 
+/// How many connections callers may have to themselves, all together.
+const LANES: usize = 128;
+
 impl Scope {
     /// The scope of the program itself, with nothing docked yet.
     pub(super) fn of_program(
@@ -85,10 +99,13 @@ impl Scope {
             caller: CallerName::local(),
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
+            lanes: Lanes::new(Arc::new(Semaphore::new(LANES))),
+            store: None,
             peer,
             registry: Arc::new(registry),
             functions: ArcSwap::default(),
             docking: Mutex::default(),
+            leaving: Mutex::default(),
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
@@ -104,16 +121,17 @@ impl Scope {
         shared: &Arc<Self>,
         owner: Owner,
         caller: CallerName,
-        permission: Option<Permission>,
+        (permission, rules): (Option<Permission>, Option<Arc<CallerRules>>),
         asker: Arc<dyn Asker>,
     ) -> Self {
         let peer = Arc::new(HostPeer::new(Arc::clone(&asker), shared.pool.dock().events.clone()));
         let leaving = Leaving::default();
         let dock = Dock { peer: Arc::clone(&peer) as _, leaving, ..Dock::clone(shared.pool.dock()) };
-        let sees = sees(permission);
+        let registry = Registry::above(&shared.registry, owner, sees(permission), rules.clone());
         let agent = Agent {
             owner,
             permission,
+            rules,
             grants: ArcSwap::default(),
             asking: tokio::sync::Mutex::default(),
             gave: Mutex::default(),
@@ -124,10 +142,13 @@ impl Scope {
             caller,
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
+            lanes: Lanes::new(Arc::clone(shared.lanes.places())),
+            store: None,
             peer,
-            registry: Arc::new(Registry::above(&shared.registry, owner, sees)),
+            registry: Arc::new(registry),
             functions: ArcSwap::default(),
             docking: Mutex::default(),
+            leaving: Mutex::default(),
             registering: Mutex::default(),
             asker,
             memory: Memory::default(),
@@ -140,7 +161,10 @@ impl Scope {
     /// Every server that this scope may ask, its own first.
     pub(super) fn all_servers(&self) -> Vec<Arc<Server>> {
         match self.sees() {
-            Sees::All if self.open().is_ok() => self.docked(),
+            Sees::All if self.open().is_ok() => {
+                let given = |server: &Arc<Server>| self.gives(|rules| rules.may_give(&server.config.name));
+                self.docked().into_iter().filter(given).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -158,15 +182,35 @@ impl Scope {
 
     /// A server by its name: this scope's own, or a shared one.
     pub(super) fn server(&self, name: &str) -> Result<Arc<Server>> {
-        if let Some(server) = self.known(name) {
+        if let Some(server) = self.known(name).filter(|s| self.gives(|rules| rules.may_give(&s.config.name)))
+        {
             self.admit(&server.config)?;
             usable(&server.config)?;
             return Ok(server);
         }
         self.open()?;
+        Err(self.unknown(name))
+    }
+
+    /// The same for what is no tool: a server that is given whole. Another reads like one that is not there.
+    pub(super) fn whole_server(&self, name: &str) -> Result<Arc<Server>> {
+        let server = self.server(name)?;
+        if self.gives(|rules| rules.gives_server(&server.config.name)) {
+            Ok(server)
+        } else {
+            Err(self.unknown(name))
+        }
+    }
+
+    /// Whether this scope's rules give something, if it has any.
+    pub(super) fn gives(&self, gives: impl FnOnce(&CallerRules) -> bool) -> bool {
+        self.agent.as_ref().and_then(|agent| agent.rules.as_deref()).is_none_or(gives)
+    }
+
+    fn unknown(&self, name: &str) -> Error {
         let known = self.all_servers();
         let hint = did_you_mean(name, known.iter().map(|server| server.config.name.as_str()));
-        Err(Error::UnknownServer { name: name.to_owned(), hint })
+        Error::UnknownServer { name: name.to_owned(), hint }
     }
 
     /// Whether anything may be done here: not in a session that is closed.
@@ -180,7 +224,7 @@ impl Scope {
     /// Whether this scope may have to do with a server at all.
     pub(super) fn admit(&self, config: &ServerConfig) -> Result<()> {
         self.open()?;
-        let policy = &self.pool.dock().policy;
+        let policy = self.pool.dock().policy.now();
         self.standing(|standing| policy.admit(standing, Some(config))).unwrap_or(Ok(()))
     }
 
@@ -237,8 +281,14 @@ impl Scope {
     /// Closes this scope's own connections. They are made again when they are needed.
     pub(super) async fn disconnect(&self) {
         let servers = self.servers.load_full();
-        futures_util::future::join_all(servers.values().map(|server| server.berth.disconnect())).await;
+        let leaving = self.leaving().clone();
+        let all = servers.values().chain(&leaving);
+        futures_util::future::join_all(all.map(|server| server.berth.disconnect())).await;
         self.pool.close().await;
+    }
+
+    pub(super) fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Server>>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Erases the secrets of every server that is here.
@@ -250,7 +300,8 @@ impl Scope {
     pub(super) fn standing<R>(&self, judge: impl FnOnce(&Standing<'_>) -> R) -> Option<R> {
         let agent = self.agent.as_ref()?;
         let grants = agent.grants.load();
-        Some(judge(&Standing { caller: &self.caller, permission: agent.permission, grants: &grants }))
+        let (permission, rules) = (agent.permission, agent.rules.as_deref());
+        Some(judge(&Standing { caller: &self.caller, permission, grants: &grants, rules }))
     }
 
     fn sees(&self) -> Sees {
@@ -278,7 +329,7 @@ fn sees(permission: Option<Permission>) -> Sees {
 }
 
 /// A route that was valid when it was made.
-fn gone(route: &Route) -> Error {
+pub(super) fn gone(route: &Route) -> Error {
     Error::UnknownTool {
         name: route.public.to_string(),
         hint: "it was there and is not any more; list the tools again".into(),

@@ -1,17 +1,23 @@
 //! One server of the host: its place, and what it was last seen to offer.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
-use tokio::sync::Mutex;
+use tokio::time::Instant;
 
+use super::duty::Duty;
 use super::peer::HostPeer;
-use crate::catalog::{Catalog, Rejected};
-use crate::config::ServerConfig;
-use crate::connect::{Berth, Pool};
-use crate::error::{Error, Result};
+use super::pins::Pins;
+use super::shelf::Shelf;
+use crate::catalog::{Catalog, CatalogStore, Definitions, ListKind, Offered, Rejected};
+use crate::config::{Connect, ServerConfig};
+use crate::connect::{Berth, Connection, Pool};
+use crate::error::{Error, Result, StderrTail};
+use crate::event::State;
+use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::names::ToolName;
 use crate::policy::Identity;
 use crate::registry::ServerTools;
@@ -28,25 +34,53 @@ pub(super) struct Server {
     /// What the program itself demands of a call, by tool.
     pub(super) demands: ArcSwap<HashMap<ToolName, Demand>>,
     pub(super) berth: Berth,
-    /// Held while the server is asked, so that it is asked once however many want to know.
-    seen: Mutex<Option<Seen>>,
+    /// How many use it now.
+    pub(super) duty: Duty,
+    /// What earlier runs saw. `None` where nobody keeps it.
+    pub(super) pins: Option<Pins>,
+    pub(super) tools: Shelf<Seen>,
+    pub(super) prompts: Shelf<Offered<Prompt>>,
+    pub(super) resources: Shelf<Offered<Resource>>,
+    pub(super) templates: Shelf<Offered<ResourceTemplate>>,
+    /// Why it could not be reached the last time, and when that was.
+    trouble: Mutex<Option<(Instant, Error)>>,
 }
 
 /// Judges arguments: what is wrong with them, in words.
 pub(super) type Demand = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
 
-/// What the server offered, and over which connection it said so.
-struct Seen {
-    connection: u64,
-    offered: ServerTools,
-    rejected: Vec<Rejected>,
+/// The tools of a server, and those that cannot be used.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) offered: ServerTools,
+    pub(super) rejected: Arc<[Rejected]>,
 }
 
+/// For how long a server that failed, and of which nothing is known, is not started again just to be listed.
+const LEFT_ALONE: Duration = Duration::from_secs(30);
+
+// === impl Server ===
+
 impl Server {
-    pub(super) fn new(config: Arc<ServerConfig>, pool: &Pool) -> Self {
+    pub(super) fn new(config: Arc<ServerConfig>, pool: &Pool, store: Option<&Arc<dyn CatalogStore>>) -> Self {
         let berth = pool.berth(&config);
         let (identity, redactor) = (Identity::Server(config.identity()), pool.dock().redactor(&config));
-        Self { config, identity, redactor, demands: ArcSwap::default(), berth, seen: Mutex::new(None) }
+        let pins = store
+            .map(|store| Pins::new(Arc::clone(store), &config, &pool.dock().environment, redactor.clone()));
+        Self {
+            config,
+            identity,
+            redactor,
+            demands: ArcSwap::default(),
+            berth,
+            duty: Duty::default(),
+            pins,
+            tools: Shelf::new(ListKind::Tools),
+            prompts: Shelf::new(ListKind::Prompts),
+            resources: Shelf::new(ListKind::Resources),
+            templates: Shelf::new(ListKind::ResourceTemplates),
+            trouble: Mutex::default(),
+        }
     }
 
     /// What the program itself demands of a call to this tool.
@@ -62,35 +96,136 @@ impl Server {
 
     /// What the server offers now, and what of it cannot be used. It is asked again only if it told the peer that
     /// something changed, or if it was connected anew.
-    pub(super) async fn look(&self, peer: Option<&HostPeer>) -> Result<(ServerTools, Vec<Rejected>)> {
-        let connection = self.berth.connection().await?;
-        let mut seen = self.seen.lock().await;
-        let changed = peer.is_some_and(|peer| peer.take_changed(&self.config.name));
-        if let Some(seen) = seen.as_ref().filter(|s| !changed && s.connection == connection.number()) {
-            return Ok((seen.offered.clone(), seen.rejected.clone()));
-        }
-        let catalog = match Catalog::fetch(&connection, self.config.timeout).await {
-            Ok(catalog) => catalog,
-            Err(error) => {
-                if let (true, Some(peer)) = (changed, peer) {
-                    peer.mark_changed(&self.config.name);
-                }
-                return Err(error);
-            }
+    pub(super) async fn look(&self, peer: Option<&HostPeer>) -> Result<Seen> {
+        let connection = self.connection().await?;
+        let connected = &connection;
+        let ask = |told: bool| async move {
+            let catalog = Catalog::fetch(connected, self.config.timeout).await?;
+            self.keep(peer.filter(|_| !told), connected, ListKind::Tools, || {
+                catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect()
+            });
+            Ok(self.seen(catalog.tools, catalog.rejected))
         };
-        let fingerprint = fingerprint(&catalog);
-        let offered = ServerTools { config: Arc::clone(&self.config), tools: catalog.tools, fingerprint };
-        let rejected = catalog.rejected;
-        let connection = connection.number();
-        *seen = Some(Seen { connection, offered: offered.clone(), rejected: rejected.clone() });
-        Ok((offered, rejected))
+        self.note(self.tools.look(&connection, peer, true, ask).await)
+    }
+
+    /// The tools as they were last seen, in this run or an earlier one. Nobody is asked.
+    pub(super) fn last_tools(&self) -> Option<Seen> {
+        if let Some(seen) = self.tools.last() {
+            return Some(seen);
+        }
+        let pinned = self.recalled()?;
+        let tools = pinned.lists.get(&ListKind::Tools)?.iter();
+        let tools: Arc<[_]> = tools.filter_map(|d| Tool::read(d.raw.clone()).ok().map(Arc::new)).collect();
+        Some(self.tools.recall(self.seen(tools, Vec::new())))
+    }
+
+    /// What an earlier run saw; nothing of a server that only a person may connect.
+    pub(super) fn recalled(&self) -> Option<Arc<crate::catalog::Pinned>> {
+        match self.config.connect {
+            Connect::Manual => None,
+            _ => self.pins.as_ref()?.get(),
+        }
+    }
+
+    /// Whether what is known of its tools still has to be compared with what it offers over its connection.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.pins.is_some() && self.berth.live().is_none_or(|connection| !self.tools.is_of(&connection))
+    }
+
+    /// Writes a list down, and tells whoever saw another one before, unless the server told them.
+    pub(super) fn keep(
+        &self,
+        peer: Option<&HostPeer>,
+        connection: &Connection,
+        kind: ListKind,
+        list: impl FnOnce() -> Vec<(String, Json)>,
+    ) {
+        let Some(pins) = &self.pins else { return };
+        let differs = pins.keep(connection.info(), kind, Definitions::new(list()));
+        if let (true, Some(peer)) = (differs, peer) {
+            peer.tell_changed(&self.config.name, kind);
+        }
+    }
+
+    /// The live connection, made now if there is none.
+    pub(super) async fn connection(&self) -> Result<Connection> {
+        match self.berth.connection().await {
+            Ok(connection) => Ok(connection),
+            Err(error) => self.note(Err(error)),
+        }
+    }
+
+    /// Why it cannot be reached, as far as is known without trying.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        if self.berth.connected() {
+            return None;
+        }
+        let lost = |reason: &str, retryable| Error::Connection {
+            server: self.config.name.clone(),
+            transport: self.config.transport_name(),
+            reason: reason.into(),
+            stderr: StderrTail::default(),
+            retryable,
+        };
+        match self.berth.state() {
+            State::Reconnecting => {
+                return Some(lost("its connection was lost and is being made again", true));
+            }
+            _ if self.berth.is_given_up() => {
+                return Some(lost(
+                    "its connection was lost, and lost again each time it was made anew",
+                    true,
+                ));
+            }
+            _ if self.config.connect == Connect::Manual => {
+                return Some(Error::NotConnected { server: self.config.name.clone() });
+            }
+            _ => {}
+        }
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, error)| error.clone())
+    }
+
+    /// The same, if it is so recent that trying again only to list it makes no sense.
+    pub(super) fn recent_trouble(&self) -> Option<Error> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.as_ref().filter(|(at, _)| at.elapsed() < LEFT_ALONE).map(|(_, error)| error.clone())
+    }
+
+    /// Takes over what is known from the one that this server is the successor of, over the same connection.
+    pub(super) fn succeed(&self, before: &Self) {
+        self.demands.store(before.demands.load_full());
+        let config = Arc::clone(&self.config);
+        self.tools.adopt(&before.tools, |seen| Seen {
+            offered: ServerTools { config, ..seen.offered },
+            rejected: seen.rejected,
+        });
+        self.prompts.adopt(&before.prompts, |list| list);
+        self.resources.adopt(&before.resources, |list| list);
+        self.templates.adopt(&before.templates, |list| list);
+    }
+
+    fn seen(&self, tools: Arc<[Arc<Tool>]>, rejected: Vec<Rejected>) -> Seen {
+        let fingerprint = fingerprint(&tools);
+        let offered = ServerTools { config: Arc::clone(&self.config), tools, fingerprint };
+        Seen { offered, rejected: rejected.into() }
+    }
+
+    /// Remembers whether the server could be reached.
+    pub(super) fn note<T>(&self, ended: Result<T>) -> Result<T> {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match &ended {
+            Ok(_) | Err(Error::NotOffered { .. }) => *trouble = None,
+            Err(error) => *trouble = Some((Instant::now(), error.clone())),
+        }
+        ended
     }
 }
 
 /// The same tools, in the same order, byte for byte, give the same fingerprint.
-fn fingerprint(catalog: &Catalog) -> [u8; 32] {
+fn fingerprint(tools: &[Arc<Tool>]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for tool in catalog.tools.iter() {
+    for tool in tools {
         hash.update((tool.raw.bytes().len() as u64).to_le_bytes());
         hash.update(tool.raw.bytes());
     }

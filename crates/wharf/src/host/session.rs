@@ -5,6 +5,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Host;
 use super::docking::Opening;
@@ -13,9 +14,10 @@ use super::server::Server;
 use crate::ask::Asker;
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
+use crate::mcp::LogLevel;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{Permission, Reach};
+use crate::policy::{CallerRules, Permission, Reach};
 use crate::registry::{Owner, ServerTools};
 use crate::session::{Slice, Visibility};
 
@@ -29,6 +31,7 @@ pub struct SessionBuilder {
     name: String,
     permission: Option<Permission>,
     asker: Option<Arc<dyn Asker>>,
+    rules: Option<Arc<CallerRules>>,
 }
 
 /// A server on its way to a session: who will see it, and what may be called without asking.
@@ -54,7 +57,7 @@ enum Ask {
 impl Host {
     /// Starts to build a scope for an agent. Without a permission it may call nothing.
     pub fn session(&self, agent: impl Into<String>) -> SessionBuilder {
-        SessionBuilder { host: self.clone(), name: agent.into(), permission: None, asker: None }
+        SessionBuilder { host: self.clone(), name: agent.into(), permission: None, asker: None, rules: None }
     }
 }
 
@@ -75,27 +78,39 @@ impl SessionBuilder {
         self
     }
 
+    /// What the agent is given of all there is: the rest is as if it were not there. Defaults to everything, or to what
+    /// the session that makes this one is given.
+    #[must_use]
+    pub fn rules(mut self, rules: Arc<CallerRules>) -> Self {
+        self.rules = Some(rules);
+        self
+    }
+
     /// Makes the session.
     pub fn start(self) -> Result<Session> {
         let caller = CallerName::parse(&self.name).map_err(|e| Error::config(e.to_string()))?;
         self.host.scope.open()?;
         // A session of a session stands beside it, on the same shared ground, and is trusted no further.
         let (shared, ceiling) = match &self.host.scope.agent {
-            Some(agent) => (&agent.shared, Some(agent.permission)),
+            Some(agent) => (&agent.shared, Some(agent)),
             None => (&self.host.scope, None),
         };
-        if let Some(ceiling) = ceiling
-            && reach_of(self.permission) > reach_of(ceiling)
-        {
+        let given = ceiling.and_then(|maker| maker.rules.clone());
+        let wider = |maker: &Agent| {
+            reach_of(self.permission) > reach_of(maker.permission)
+                || (given.is_some() && self.rules.is_some())
+        };
+        if ceiling.is_some_and(wider) {
             return Err(Error::Denied {
                 what: format!("the session `{caller}`"),
                 rule: format!("the permission of `{}`, which makes it", self.host.scope.caller),
-                hint: "give it no wider permission than its maker has".into(),
+                hint: "give it no wider permission than its maker has, and no rules but its maker's".into(),
             });
         }
         let asker = self.asker.unwrap_or_else(|| Arc::clone(&self.host.scope.asker));
         let owner = Owner(self.host.core.next());
-        let scope = Arc::new(Scope::of_agent(shared, owner, caller, self.permission, asker));
+        let trust = (self.permission, self.rules.or(given));
+        let scope = Arc::new(Scope::of_agent(shared, owner, caller, trust, asker));
         self.host.core.enlist(&scope);
         Ok(Session(Host { core: Arc::clone(&self.host.core), scope }))
     }
@@ -171,6 +186,21 @@ impl Session {
         let snapshot = self.0.scope.registry.snapshot();
         let own = snapshot.tools().iter().filter(|route| route.is_of(&name) && route.owner == owner);
         Ok(own.map(|route| Arc::clone(&route.public)).collect())
+    }
+
+    /// Closes connections of this session's own to shared servers that were not used for so long.
+    pub(crate) async fn recycle(&self, idle: Duration) {
+        self.0.scope.lanes.recycle(idle).await;
+    }
+
+    /// Every server that this session has to itself is asked for its log from this level on, now and later.
+    pub(crate) fn log_from(&self, level: LogLevel) {
+        self.0.scope.peer.log_from(level);
+    }
+
+    /// Tells something to every legacy server that this session has to itself.
+    pub(crate) fn tell_lanes(&self, method: &str) {
+        self.0.scope.peer.tell(method);
     }
 
     /// Closes a connection that this session made. Those of others are left alone.
@@ -284,7 +314,7 @@ impl Session {
 /// Connects a server that nobody sees yet, and looks at its tools.
 async fn open(server: &Server) -> Result<ServerTools> {
     server.berth.connect().await?;
-    Ok(server.look(None).await?.0)
+    Ok(server.look(None).await?.offered)
 }
 
 impl Deref for Session {

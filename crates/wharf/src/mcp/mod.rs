@@ -68,6 +68,8 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL: i64 = -32603;
+    /// A legacy server has no such resource.
+    pub const NO_RESOURCE: i64 = -32002;
     /// A legacy server wants pages visited before it goes on.
     pub const PAGES_FIRST: i64 = -32042;
     pub const HEADER_MISMATCH: i64 = -32020;

@@ -56,17 +56,19 @@ impl Connector {
         }
     }
 
-    async fn connect(&self, uri: &Uri) -> Result<Stream, NetError> {
+    pub(super) async fn connect(&self, uri: &Uri) -> Result<Stream, NetError> {
         // The brackets of an IPv6 address belong to the URI, not to the host.
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        let secure = uri.scheme_str() == Some("https");
+        let secure = matches!(uri.scheme_str(), Some("https" | "wss"));
+        // Only HTTP/1.1 can be turned into a WebSocket.
+        let upgraded = matches!(uri.scheme_str(), Some("ws" | "wss"));
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let connecting = async {
             let tcp = dial(host, self.vet(host, port).await?).await?;
             if !secure {
                 return Ok(Stream::Clear(TokioIo::new(tcp)));
             }
-            let tls = self.tls.handshake(host, tcp).await?;
+            let tls = self.tls.handshake(host, tcp, upgraded).await?;
             Ok(Stream::Tls(Box::new(TokioIo::new(tls))))
         };
         let late = |_| NetError::Timeout { host: Foreign::new(host), after: self.timeout };

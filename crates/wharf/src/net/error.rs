@@ -70,6 +70,22 @@ pub enum NetError {
         /// Why it is not followed.
         reason: &'static str,
     },
+    /// Somebody else listens at the socket than should. Nothing was sent.
+    #[error("user {user} listens at `{path}`, who is neither you nor root")]
+    Stranger {
+        /// The socket.
+        path: Foreign,
+        /// Who it is.
+        user: u32,
+    },
+    /// The server did not turn its connection into a WebSocket.
+    #[error("{}", not_upgraded(*.status, .reason))]
+    NotUpgraded {
+        /// What it answered with.
+        status: u16,
+        /// What is wrong.
+        reason: String,
+    },
     /// The request was written to a connection that closed before the server can have read it.
     #[error("the connection closed before the request was sent")]
     NotSent,
@@ -99,6 +115,8 @@ impl NetError {
             | Self::Connect { .. }
             | Self::Tls { .. }
             | Self::Timeout { .. }
+            | Self::Stranger { .. }
+            | Self::NotUpgraded { .. }
             | Self::NotSent => true,
             Self::Redirect { .. } | Self::Broken { .. } | Self::TooLarge { .. } => false,
         }
@@ -106,7 +124,10 @@ impl NetError {
 
     /// Whether a rule of ours said no, rather than the network.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. } | Self::OtherOrigin { .. } | Self::Redirect { .. })
+        matches!(
+            self,
+            Self::Refused { .. } | Self::OtherOrigin { .. } | Self::Redirect { .. } | Self::Stranger { .. }
+        )
     }
 
     /// The error for whoever wanted to connect to a server. For a request that was under way, ask
@@ -120,6 +141,7 @@ impl NetError {
                 Self::Refused { .. } => {
                     "this kind of address is never reached through a name; see what the name stands for"
                 }
+                Self::Stranger { .. } => "connect to sockets that you or root serve",
                 _ => "if you trust the other address, make it the server's `url`",
             };
             return Error::Denied {
@@ -128,8 +150,17 @@ impl NetError {
                 hint: hint.into(),
             };
         }
-        let retryable =
-            matches!(self, Self::Dns { .. } | Self::Connect { .. } | Self::Timeout { .. } | Self::NotSent);
+        if let Self::NotUpgraded { status: 401 | 403, .. } = self {
+            return Error::Auth { server: server.clone(), reason: self.to_string() };
+        }
+        let retryable = matches!(
+            self,
+            Self::NotUpgraded { status: 429 | 500.., .. }
+                | Self::Dns { .. }
+                | Self::Connect { .. }
+                | Self::Timeout { .. }
+                | Self::NotSent
+        );
         Error::Connection {
             server: server.clone(),
             transport,
@@ -153,6 +184,13 @@ impl NetError {
             cause = inner.source();
         }
         Self::Broken { reason: chain(error) }
+    }
+}
+
+fn not_upgraded(status: u16, reason: &str) -> String {
+    match status {
+        101 => format!("the server's answer makes no WebSocket: {reason}"),
+        status => format!("the server answered with HTTP status {status}, not with a WebSocket"),
     }
 }
 

@@ -13,6 +13,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod unix;
+mod websocket;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ pub use body::read_body;
 pub use endpoint::Endpoint;
 pub use error::NetError;
 pub use resolve::{Resolve, SystemResolver};
+pub(crate) use unix::is_listening;
+pub(crate) use websocket::{CLOSING, FrameEnd, Hearing, Speaking, WebSocket, accept_key};
 
 use crate::error::Result;
 use crate::policy::ConnectPermit;

@@ -16,6 +16,8 @@ use super::error::chain;
 use crate::error::{Error, Result};
 use crate::text::Foreign;
 
+const HTTP1: &[u8] = b"http/1.1";
+
 /// Cheap to clone; the clones share what was read once.
 #[derive(Clone, Debug)]
 pub(super) struct Tls {
@@ -49,11 +51,16 @@ impl Tls {
         &self,
         host: &str,
         tcp: TcpStream,
+        only_http1: bool,
     ) -> Result<TlsStream<TcpStream>, NetError> {
         let failed = |reason: String| NetError::Tls { host: Foreign::new(host), reason };
         let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(error.to_string()))?;
         let config = self.config.get_or_try_init(|| self.build()).await.map_err(failed)?;
-        let connector = TlsConnector::from(Arc::clone(config));
+        let mut config = Arc::clone(config);
+        if only_http1 {
+            Arc::make_mut(&mut config).alpn_protocols = vec![HTTP1.to_vec()];
+        }
+        let connector = TlsConnector::from(config);
         connector.connect(name, tcp).await.map_err(|error| failed(chain(&error)))
     }
 
@@ -72,7 +79,7 @@ impl Tls {
             .map_err(|error| error.to_string())?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), HTTP1.to_vec()];
         Ok(Arc::new(config))
     }
 }

@@ -65,6 +65,12 @@ impl Outcome {
         }
     }
 
+    /// Takes an answer that is no end of the matter: a question or a task, passed on to a caller who can go on with it.
+    pub(crate) fn unfinished(server: ServerName, tool: ToolName, raw: Json) -> Self {
+        let (server, tool) = (Some(server), Some(tool));
+        Self { server, tool, took: Duration::ZERO, success: true, reason: None, error: None, raw }
+    }
+
     /// Takes the error that ended a call, or kept it from being sent.
     pub fn from_error(server: ServerName, tool: ToolName, error: Error) -> Self {
         Self { server: Some(server), tool: Some(tool), ..Self::not_found(error) }

@@ -5,26 +5,31 @@
 
 pub mod address;
 mod call;
+mod caller;
 mod environment;
 mod launch;
+mod live;
 mod package;
 mod permission;
 mod permit;
 mod remote;
 mod settings;
 mod shape;
+mod socket;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::config::PackageRule;
+pub use crate::config::{CallerRules, PackageRule};
 pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
+pub use live::Live;
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
-pub use permit::{CallPermit, ConnectPermit, LaunchPermit};
+pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
+pub use socket::{FoundFile, SocketRequest};
 
 /// The commands that a strict policy lets servers be started with, unless it is told otherwise.
 pub const DEFAULT_COMMANDS: [&str; 18] = [

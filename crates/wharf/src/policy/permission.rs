@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::call::hidden;
-use super::{CallPermit, Policy};
+use super::{CallPermit, CallerRules, Policy};
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
 use crate::names::{CallerName, ServerName, ToolName};
@@ -69,6 +69,8 @@ pub struct Standing<'a> {
     pub permission: Option<Permission>,
     /// What it has been allowed so far.
     pub grants: &'a Grants,
+    /// What it is given of all there is; `None`: everything.
+    pub rules: Option<&'a CallerRules>,
 }
 
 /// What is to be called.
@@ -115,15 +117,17 @@ impl Policy {
         if let Subject::Server { config, .. } = what {
             hidden(config, tool)?;
         }
+        given(who, what.name(), |rules| rules.gives_tool(what.name(), tool))?;
         self.judge(who, what, tool)
     }
 
     fn judge(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
-        let (server, identity) = match *what {
-            Subject::Server { config, identity } => (&config.name, identity.clone()),
-            Subject::Local { set, .. } => (set, Identity::Local(set.clone())),
+        let identity = match *what {
+            Subject::Server { identity, .. } => identity.clone(),
+            Subject::Local { set, .. } => Identity::Local(set.clone()),
         };
-        let permit = CallPermit { caller: who.caller.clone(), server: server.clone(), tool: tool.clone() };
+        let (caller, server) = (who.caller.clone(), what.name().clone());
+        let permit = CallPermit { caller, server, tool: tool.clone() };
         let ask = match what {
             Subject::Server { config, .. } => {
                 self.admit(who, Some(config))?;
@@ -147,6 +151,7 @@ impl Policy {
     /// May this agent use a server for something that is no tool, named by its method? Consent to a tool is none to
     /// this, whatever the tool is called.
     pub fn judge_use(&self, who: &Standing<'_>, what: &Subject<'_>, method: &ToolName) -> Result<Decision> {
+        given(who, what.name(), |rules| rules.gives_server(what.name()))?;
         let no_tools = Grants { tools: HashMap::new(), ..who.grants.clone() };
         let who = Standing { grants: &no_tools, ..*who };
         match self.judge(&who, what, method)? {
@@ -163,6 +168,9 @@ impl Policy {
 
     /// May this agent have to do with a server at all, or, without one, with the program's own functions?
     pub fn admit(&self, who: &Standing<'_>, server: Option<&ServerConfig>) -> Result<()> {
+        if let Some(server) = server {
+            given(who, &server.name, |rules| rules.may_give(&server.name))?;
+        }
         let what = match server {
             Some(server) => format!("server `{}`", server.name),
             None => "local tools".into(),
@@ -179,6 +187,30 @@ impl Policy {
                 hint: "`Permission::Trusted` lets it ask for servers".into(),
             }),
             _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a caller's rules give it something of a server. They need not be told apart from there being none.
+fn given(who: &Standing<'_>, server: &ServerName, gives: impl FnOnce(&CallerRules) -> bool) -> Result<()> {
+    if who.rules.is_none_or(gives) {
+        return Ok(());
+    }
+    Err(Error::Denied {
+        what: format!("server `{server}`"),
+        rule: format!("the rules of caller `{}`, which do not give it", who.caller),
+        hint: format!("give it in `[callers.{}]`", who.caller),
+    })
+}
+
+// === impl Subject ===
+
+impl Subject<'_> {
+    /// The name of the server, or of the set.
+    fn name(&self) -> &ServerName {
+        match self {
+            Self::Server { config, .. } => &config.name,
+            Self::Local { set, .. } => set,
         }
     }
 }

@@ -27,6 +27,14 @@ pub struct ConnectPermit {
     pub(super) warnings: Vec<String>,
 }
 
+/// A Unix socket may be connected to, exactly this one.
+#[derive(Clone, Debug)]
+pub struct SocketPermit {
+    pub(super) server: ServerName,
+    pub(super) path: PathBuf,
+    pub(super) us: u32,
+}
+
 /// A tool may be called by a caller.
 #[derive(Debug)]
 pub struct CallPermit {
@@ -82,6 +90,21 @@ impl ConnectPermit {
     /// What a person should know, though it is allowed.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+}
+
+impl SocketPermit {
+    /// The server it is for.
+    pub fn server(&self) -> &ServerName {
+        &self.server
+    }
+    /// The socket, with no link on the way to it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// Whether a user may be the one that listens there.
+    pub fn may_listen(&self, user: u32) -> bool {
+        user == self.us || user == 0
     }
 }
 

@@ -46,6 +46,26 @@ impl Policy {
         remote: &Remote,
         origin: &Origin,
     ) -> Result<ConnectPermit> {
+        self.permit_remote(server, remote, origin, ["https", "http"])
+    }
+
+    /// The same for an endpoint that is spoken with over a WebSocket.
+    pub fn permit_websocket(
+        &self,
+        server: &ServerName,
+        remote: &Remote,
+        origin: &Origin,
+    ) -> Result<ConnectPermit> {
+        self.permit_remote(server, remote, origin, ["wss", "ws"])
+    }
+
+    fn permit_remote(
+        &self,
+        server: &ServerName,
+        remote: &Remote,
+        origin: &Origin,
+        [secure, plain]: [&str; 2],
+    ) -> Result<ConnectPermit> {
         let url = remote.url.expose();
         let bad = |problem: &str| {
             Err(Error::Config {
@@ -53,19 +73,17 @@ impl Policy {
                 hint: Some(match origin {
                     Origin::File { path, line } => format!("correct it at {}:{line}", path.display()),
                     Origin::Given | Origin::BuiltIn => {
-                        "give an address like `https://example.com/mcp`".into()
+                        format!("give an address like `{secure}://example.com/mcp`")
                     }
                 }),
             })
         };
-        match url.scheme() {
-            "http" | "https" => {}
-            other => {
-                return bad(&format!(
-                    "begins with `{}:`; only `https:` and `http:` are reached",
-                    Escaped(other)
-                ));
-            }
+        let scheme = url.scheme();
+        if scheme != secure && scheme != plain {
+            return bad(&format!(
+                "begins with `{}:`; only `{secure}:` and `{plain}:` are reached",
+                Escaped(scheme)
+            ));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return bad("has a user name or password; send a header instead");
@@ -83,10 +101,10 @@ impl Policy {
         self.check_literal(server, &host, loopback)?;
         check_headers(server, remote)?;
         let mut warnings = Vec::new();
-        if url.scheme() == "http" && !loopback {
-            self.check_clear_text(server, remote)?;
+        if scheme == plain && !loopback {
+            self.check_clear_text(server, remote, secure)?;
             warnings.push(format!(
-                "server `{server}` is reached over plain http: everyone on the way can read and change it"
+                "server `{server}` is reached over plain {plain}: everyone on the way can read and change it"
             ));
         }
         Ok(ConnectPermit {
@@ -111,7 +129,7 @@ impl Policy {
         })
     }
 
-    fn check_clear_text(&self, server: &ServerName, remote: &Remote) -> Result<()> {
+    fn check_clear_text(&self, server: &ServerName, remote: &Remote, secure: &str) -> Result<()> {
         if self.rules.private_networks {
             return Ok(());
         }
@@ -119,10 +137,11 @@ impl Policy {
             return Ok(());
         };
         Err(Error::Denied {
-            what: format!("server `{server}`: {what} over plain http"),
+            what: format!("server `{server}`: {what} over plain {}", remote.url.expose().scheme()),
             rule: "the rule that credentials travel encrypted".into(),
-            hint: "use `https:`; in a network of your own, `private_networks = true` in `[policy]` allows it"
-                .into(),
+            hint: format!(
+                "use `{secure}:`; in a network of your own, `private_networks = true` in `[policy]` allows it"
+            ),
         })
     }
 }
@@ -161,7 +180,8 @@ fn check_headers(server: &ServerName, remote: &Remote) -> Result<()> {
         if HeaderValue::from_str(value.expose()).is_err() {
             return bad("has a value with a line break or another character that no header may have");
         }
-        if OURS.contains(&parsed.as_str()) || parsed.as_str().starts_with("mcp-") {
+        let of_protocol = ["mcp-", "sec-websocket-"].iter().any(|start| parsed.as_str().starts_with(start));
+        if OURS.contains(&parsed.as_str()) || of_protocol {
             return bad("belongs to the protocol and is set by Wharf; take it out of `headers`");
         }
     }

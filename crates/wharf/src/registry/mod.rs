@@ -18,6 +18,7 @@ use indexmap::IndexMap;
 use crate::config::ServerConfig;
 use crate::mcp::Tool;
 use crate::names::ServerName;
+use crate::policy::CallerRules;
 
 /// The most tools that are taken from one server.
 pub const TOOLS_MAX: usize = 10_000;
@@ -64,8 +65,10 @@ enum Offer {
 /// own.
 #[derive(Debug)]
 pub struct Registry {
-    rules: NameRules,
+    names: NameRules,
     sees: Sees,
+    /// What the scope is given; `None`: everything it sees.
+    given: Option<Arc<CallerRules>>,
     below: Option<(Owner, Arc<Self>)>,
     /// In the order of the configuration. `None` is a server that offers nothing now but keeps its place.
     offers: Mutex<IndexMap<Key, Option<Offer>>>,
@@ -88,12 +91,13 @@ struct View {
 impl Registry {
     /// An empty registry. `order` is the order of the configuration, in which tools are listed; a server that is not in
     /// it comes after them.
-    pub fn new(rules: NameRules, order: impl IntoIterator<Item = ServerName>) -> Self {
+    pub fn new(names: NameRules, order: impl IntoIterator<Item = ServerName>) -> Self {
         let offers = order.into_iter().map(|name| ((Source::Mcp, name), None)).collect();
         let (sees, below) = (Sees::All, None);
         Self {
-            rules,
+            names,
             sees,
+            given: None,
             below,
             offers: Mutex::new(offers),
             view: ArcSwap::default(),
@@ -101,17 +105,23 @@ impl Registry {
         }
     }
 
-    /// An empty registry of one scope's own on top of the shared one.
-    pub fn above(shared: &Arc<Self>, owner: Owner, sees: Sees) -> Self {
+    /// An empty registry of one scope's own on top of the shared one. What the scope is not given has no name in it.
+    pub fn above(shared: &Arc<Self>, owner: Owner, sees: Sees, given: Option<Arc<CallerRules>>) -> Self {
         let below = Some((owner, Arc::clone(shared)));
         Self {
-            rules: shared.rules,
+            names: shared.names,
             sees,
+            given,
             below,
             offers: Mutex::default(),
             view: ArcSwap::default(),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// How public names are made here.
+    pub fn rules(&self) -> NameRules {
+        self.names
     }
 
     /// Puts what a server offers in the place of what it offered before. With the same configuration and fingerprint
@@ -149,6 +159,19 @@ impl Registry {
         self.rebuild(&offers)
     }
 
+    /// Brings servers into another order, that of a new configuration. Those that are not in it come after them.
+    pub fn arrange(&self, order: &[ServerName]) -> Arc<Snapshot> {
+        let mut offers = self.lock();
+        let mut before = std::mem::take(&mut *offers);
+        for name in order {
+            let key = (Source::Mcp, name.clone());
+            let offer = before.shift_remove(&key).flatten();
+            offers.insert(key, offer);
+        }
+        offers.extend(before.into_iter().filter(|(_, offer)| offer.is_some()));
+        self.rebuild(&offers)
+    }
+
     /// Nothing is shown here any more.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -174,20 +197,29 @@ impl Registry {
         let view = match &self.below {
             None => {
                 let offers = offers.values().flatten().map(|offer| (None, offer));
-                View { snapshot: Arc::new(Snapshot::build(offers, &self.rules)), below: None }
+                View { snapshot: Arc::new(Snapshot::build(offers, &self.names, None)), below: None }
+            }
+            // With nothing of its own it sees what everybody sees: the very same snapshot.
+            Some((_, shared)) if self.sees_all() && offers.values().flatten().next().is_none() => {
+                let snapshot = shared.snapshot();
+                View { snapshot: Arc::clone(&snapshot), below: Some(snapshot) }
             }
             Some((owner, shared)) => {
                 let below = shared.lock();
                 let own = offers.values().flatten().map(|offer| (Some(*owner), offer));
                 let all = own.chain(below.values().flatten().map(|offer| (None, offer)));
                 let seen = all.filter(|(_, offer)| self.sees.lets(offer));
-                let snapshot = Arc::new(Snapshot::build(seen, &self.rules));
+                let snapshot = Arc::new(Snapshot::build(seen, &self.names, self.given.as_deref()));
                 View { snapshot, below: Some(Arc::clone(&shared.view.load().snapshot)) }
             }
         };
         let snapshot = Arc::clone(&view.snapshot);
         self.view.store(Arc::new(view));
         snapshot
+    }
+
+    fn sees_all(&self) -> bool {
+        self.sees == Sees::All && self.given.is_none()
     }
 
     fn lock(&self) -> MutexGuard<'_, IndexMap<Key, Option<Offer>>> {

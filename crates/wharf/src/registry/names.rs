@@ -71,6 +71,18 @@ impl Default for NameRules {
 }
 
 impl NameRules {
+    /// Names for what servers offer beside tools, by the same rules: its server, the server's prefix, and its own name
+    /// each. `None` where no name can be given.
+    pub(crate) fn names<'a>(
+        &self,
+        all: impl Iterator<Item = (&'a ServerName, Option<&'a str>, &'a ToolName)>,
+    ) -> Vec<Option<String>> {
+        let claimants: Vec<_> =
+            all.map(|(server, prefix, tool)| Claimant { server, prefix, tool, local: false }).collect();
+        let names = self.assign(claimants.iter());
+        names.into_iter().map(|name| name.filter(|name| !is_reserved(name))).collect()
+    }
+
     /// Gives each claimant its name, or `None` where it would still be like another's.
     ///
     /// Every claimant starts with its plain name. A name that two ever claim belongs to neither: both go on to a longer
@@ -164,6 +176,11 @@ impl NameRules {
         };
         (name, own.bytes().any(|b| b.is_ascii_alphanumeric()))
     }
+}
+
+/// Whether a name belongs to Wharf's own tools.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.get(..RESERVED_PREFIX.len()).is_some_and(|p| p.eq_ignore_ascii_case(RESERVED_PREFIX))
 }
 
 /// `[A-Za-z0-9_-]` stay; each run of others becomes one `_`.

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::names::Claimant;
+use super::names::{Claimant, is_reserved};
 use super::{NameRules, Offer, Owner, RESERVED_PREFIX, ServerTools, TOOLS_MAX};
 use crate::error::Error;
 use crate::mcp::Tool;
 use crate::names::{ServerName, ToolName};
-use crate::policy::is_visible;
+use crate::policy::{CallerRules, is_visible};
 use crate::text::Escaped;
 
 /// Every tool that is shown, with its public name. Immutable.
@@ -83,10 +83,11 @@ const ALIKE: f64 = 0.75;
 
 impl Snapshot {
     /// Tools in the order given, the servers' own order within. Of two servers of one name the first is taken; of two
-    /// local tools of one name in one set, the first.
+    /// local tools of one name in one set, the first. What is not `given` is as if it were not offered.
     pub(super) fn build<'a>(
         offers: impl Iterator<Item = (Option<Owner>, &'a Offer)>,
-        rules: &NameRules,
+        names: &NameRules,
+        given: Option<&CallerRules>,
     ) -> Self {
         let mut snapshot = Self::default();
         let mut shown: Vec<Shown<'_>> = Vec::new();
@@ -106,7 +107,15 @@ impl Snapshot {
                 }
             }
         }
-        let names = rules.assign(shown.iter().map(|shown| &shown.claimant));
+        if let Some(given) = given {
+            // Before names are given out, so that nobody can tell by a name that there is another tool of it.
+            shown.retain(|shown| given.gives_tool(shown.claimant.server, shown.claimant.tool));
+            snapshot.skipped.retain(|s| match &s.tool {
+                Some(tool) => given.gives_tool(&s.server, tool),
+                None => given.may_give(&s.server),
+            });
+        }
+        let names = names.assign(shown.iter().map(|shown| &shown.claimant));
         for (shown, public) in shown.iter().zip(names) {
             snapshot.add(shown, public);
         }
@@ -142,7 +151,7 @@ impl Snapshot {
         let Some(public) = public else {
             return self.skip(server, tool, "its public name cannot be told from another tool's".into());
         };
-        if public.get(..RESERVED_PREFIX.len()).is_some_and(|p| p.eq_ignore_ascii_case(RESERVED_PREFIX)) {
+        if is_reserved(&public) {
             let reason =
                 format!("its public name `{public}` starts with `{RESERVED_PREFIX}`, which is Wharf's own");
             return self.skip(server, tool, reason);

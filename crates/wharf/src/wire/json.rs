@@ -163,6 +163,23 @@ impl Json {
         }
     }
 
+    /// Looks at every member of this object: its key, and the whole member as it is written, key included.
+    pub fn each_as_written(&self, mut look: impl FnMut(&str, &[u8])) {
+        if !self.is_object() {
+            return;
+        }
+        let mut one = |key: &Range<usize>, value: &Range<usize>| {
+            let written = std::str::from_utf8(&self.text[key.clone()]).unwrap_or_default();
+            look(&unquote(written), &self.text[key.start..value.end]);
+            Ok(())
+        };
+        // The text was checked when it was made, so the walk reaches its end.
+        let _ = match &self.outline {
+            Some(members) => members.iter().try_for_each(|(key, value)| one(key, value)),
+            None => Scanner::of_checked(&self.text, 127).members(|key, value| one(&key, &value)),
+        };
+    }
+
     /// The first member of this object with that key, however the key is spelt. Later members are not looked at.
     pub fn member(&self, key: &str) -> Option<Self> {
         let [found] = self.pick([key]);

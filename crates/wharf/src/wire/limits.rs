@@ -3,7 +3,7 @@
 /// Bounds on what a server may send. Every reader has one of them; none is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest line on a pipe, without its line break. Defaults to 10 MiB (10,485,760 bytes).
+    /// Longest line on a pipe or Unix socket, without its line break, and longest message of a WebSocket. Defaults to 10 MiB (10,485,760 bytes).
     pub line: usize,
     /// Most data in one event of an SSE stream; what stands beside the data has a small bound of its own. Defaults to 10 MiB.
     pub event: usize,

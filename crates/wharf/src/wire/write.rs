@@ -66,6 +66,28 @@ impl Members {
         self
     }
 
+    /// Adds other members. None of their keys may be here already.
+    pub fn append(&mut self, others: &Self) -> &mut Self {
+        if !self.0.is_empty() && !others.0.is_empty() {
+            self.0.push(b',');
+        }
+        self.0.extend_from_slice(&others.0);
+        self
+    }
+
+    /// Adds the members of an object, but for some, each as it is written.
+    pub fn append_without(&mut self, object: &Json, left_out: &[&str]) -> &mut Self {
+        object.each_as_written(|key, member| {
+            if !left_out.contains(&key) {
+                if !self.0.is_empty() {
+                    self.0.push(b',');
+                }
+                self.0.extend_from_slice(member);
+            }
+        });
+        self
+    }
+
     /// Whether there is no member.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -53,7 +53,7 @@ fn l100_the_starter_file_loads_as_it_is_and_with_every_example_uncommented() {
     }
     let config = explicit(&[("wharf.toml", &shown)], &[("GITHUB_TOKEN", "t")]).unwrap();
     assert!(config.problems.is_empty() && config.warnings.is_empty(), "{shown}\n{:#?}", config.problems);
-    assert_eq!(config.servers.len(), 3);
+    assert_eq!(config.servers.len(), 5);
     assert_eq!(config.limits, wharf::wire::Limits::default(), "the limits shown are the defaults");
 }
 

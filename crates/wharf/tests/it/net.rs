@@ -364,7 +364,7 @@ async fn tls_server(name: &str, expired: bool) -> (Server, Vec<u8>) {
     (Server::start_with(|_| ok("hello"), Some(acceptor)).await, pem)
 }
 
-fn tls_acceptor(name: &str, expired: bool, protocols: &[&[u8]]) -> (TlsAcceptor, Vec<u8>) {
+pub(crate) fn tls_acceptor(name: &str, expired: bool, protocols: &[&[u8]]) -> (TlsAcceptor, Vec<u8>) {
     let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
     if expired {
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);

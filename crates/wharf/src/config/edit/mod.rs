@@ -102,8 +102,13 @@ impl NewServer {
         let mut fields = Vec::new();
         let transport = self.transport.clone();
         // Other readers of `.mcp.json` take an entry without `type` for a program.
+        let by_scheme = |url: &String| match url.split(':').next() {
+            Some("ws" | "wss") => "ws".to_owned(),
+            Some("unix") => "unix".to_owned(),
+            _ => "http".to_owned(),
+        };
         let transport =
-            transport.or_else(|| (format == Format::Json && self.url.is_some()).then(|| "http".to_owned()));
+            transport.or_else(|| self.url.as_ref().filter(|_| format == Format::Json).map(by_scheme));
         let key = if format == Format::Json { "type" } else { "transport" };
         let mut text =
             |key, value: Option<String>| fields.extend(value.map(|value| (key, Written::Text(value))));

@@ -55,6 +55,14 @@ pub(crate) fn for_stream(post: &HeaderMap) -> HeaderMap {
     all
 }
 
+/// The same for the request that becomes a WebSocket.
+pub(crate) fn for_upgrade(post: &HeaderMap) -> HeaderMap {
+    let mut all = post.clone();
+    all.remove(CONTENT_TYPE);
+    all.remove(ACCEPT);
+    all
+}
+
 /// The same for a request without a body that ends a session.
 pub(crate) fn for_end(post: &HeaderMap) -> HeaderMap {
     let mut all = post.clone();

@@ -14,7 +14,6 @@ use crate::connect::handshake::{self, Introduction, Probe, Turned};
 use crate::connect::link::Link;
 use crate::connect::sse::SseLink;
 use crate::error::{Error, Result, StderrTail};
-use crate::event::Event;
 use crate::mcp::Era;
 
 impl Dock {
@@ -80,11 +79,8 @@ impl Dock {
 
     /// Asks policy, and turns its permit into a place to send requests to.
     fn target(&self, config: &ServerConfig, remote: &Remote) -> Result<Target> {
-        let permit = self.policy.permit_connect(&config.name, remote, &config.origin)?;
-        for warning in permit.warnings() {
-            let (server, message) = (config.name.clone(), warning.clone());
-            self.events.publish(|| Event::Warning { server, message });
-        }
+        let permit = self.policy.now().permit_connect(&config.name, remote, &config.origin)?;
+        self.warn(config, permit.warnings());
         let endpoint = self.net.for_permit(&permit);
         let uri: Uri =
             permit.url().expose().as_str().parse().map_err(|_| {

@@ -29,13 +29,16 @@ enum Wanted {
 const SHOWN: usize = 4096;
 
 impl Inbox {
-    pub(super) fn news(&self, name: &str, params: Option<Json>) {
+    pub(super) fn news(&self, call: Option<u64>, name: &str, params: Option<Json>) {
         let params = params.as_ref();
         let wanted = match name {
             method::PROGRESS => self.progress(params),
             method::LISTEN_ACKNOWLEDGED => Wanted::when(self.acknowledged(params)),
             method::CANCELLED => Wanted::when(self.listened(params)),
             method::MESSAGE => {
+                if let (Some(companion), Some(params)) = (self.companion(call), params) {
+                    companion.log(params);
+                }
                 let clean = |params: &Json| {
                     Json::from(Redacted::new(params.clone(), self.monitor.redactor.clone()).to_value())
                 };
@@ -133,6 +136,7 @@ impl Inbox {
             message: shape
                 .message
                 .map(|text| self.monitor.redactor.redact_beginning(&text, SHOWN).into_owned().into()),
+            raw: params.cloned(),
         };
         self.monitor.events.publish(|| Event::Progress {
             server: self.server.clone(),

@@ -26,7 +26,7 @@ async fn gwy_01_without_the_right_key_nothing_behind_is_contacted() {
     let log = at(&files, "log");
     let host = host([puppet("pup", &Puppet::of(Era::Modern).log(&log))]).await;
     let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
-    let door = open_with(host, |b| b.callers(Callers::Keys([key].into()))).await;
+    let door = open_with(host, |b| b.callers(Callers::default().keys([key]))).await;
     let right = format!("Bearer {KEY}");
     let prefix = format!("Bearer {}", &KEY[..20]);
     let wrong = ["Bearer", "Bearer ", "Bearer wrong", prefix.as_str(), KEY, "Basic d2hhcmY6", "Bearer a b"];
@@ -101,7 +101,7 @@ async fn gwy_03_pages_of_other_origins_are_turned_away() {
 #[tokio::test]
 async fn gwy_04_an_address_that_others_reach_needs_callers_with_keys() {
     let at = |text: &str| text.parse().unwrap();
-    let gateway = Gateway::builder(empty().await).build();
+    let gateway = Gateway::builder(empty().await).build().unwrap();
     let refused = gateway.may_listen(at("0.0.0.0:80")).unwrap_err();
     assert_eq!(refused.kind(), "denied");
     assert!(refused.hint().is_some());
@@ -109,7 +109,7 @@ async fn gwy_04_an_address_that_others_reach_needs_callers_with_keys() {
         gateway.may_listen(at(own)).unwrap();
     }
     let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
-    let keyed = Gateway::builder(empty().await).callers(Callers::Keys([key].into())).build();
+    let keyed = Gateway::builder(empty().await).callers(Callers::default().keys([key])).build().unwrap();
     keyed.may_listen(at("0.0.0.0:80")).unwrap();
 }
 
@@ -155,7 +155,7 @@ async fn gwy_05_headers_that_say_something_else_than_the_body_are_refused() {
 async fn gwy_07_a_session_is_found_only_by_its_own_caller() {
     let keys = ["ann", "bob"]
         .map(|name| Key::new(CallerName::parse(name).unwrap(), Key::hash(&format!("{KEY}{name}"))));
-    let door = open_with(empty().await, |b| b.callers(Callers::Keys(keys.into()))).await;
+    let door = open_with(empty().await, |b| b.callers(Callers::default().keys(keys))).await;
     let name = door.name();
     let ask = async |caller: &str, session: Option<&str>, message: serde_json::Value| {
         let key = format!("Bearer {KEY}{caller}");
@@ -188,5 +188,5 @@ async fn gwy_14_only_the_exact_path_leads_in() {
         assert_eq!(get(odd).await, StatusCode::NOT_FOUND, "{odd}");
     }
     assert_eq!(get("/healthz").await, StatusCode::OK);
-    assert_eq!(get("/mcp").await, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(get("/mcp").await, StatusCode::BAD_REQUEST, "a session is needed");
 }

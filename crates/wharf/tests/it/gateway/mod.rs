@@ -2,6 +2,18 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod doors;
+mod endings;
+mod faithful;
+mod hostile;
+mod jwt;
+mod limits;
+mod offers;
+mod pipe;
+mod questions;
+mod rules;
+mod sharing;
+mod streams;
+mod subscriptions;
 mod tools;
 
 use std::net::SocketAddr;
@@ -9,6 +21,8 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,7 +34,7 @@ use wharf::gateway::{Gateway, GatewayBuilder};
 pub(crate) struct Door {
     pub(crate) at: SocketAddr,
     pub(crate) host: Host,
-    _stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
 }
 
 /// An answer over HTTP, read to its end.
@@ -31,6 +45,22 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
+/// An answer over HTTP that is read as it comes. Dropped, the connection closes.
+pub(crate) struct Stream {
+    pub(crate) status: StatusCode,
+    body: Incoming,
+    buffer: String,
+    _sender: SendRequest<Full<Bytes>>,
+}
+
+/// One event of a stream.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Happened {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) data: String,
+}
+
 /// Serves a host with the defaults.
 pub(crate) async fn open(host: Host) -> Door {
     open_with(host, |builder| builder).await
@@ -38,14 +68,14 @@ pub(crate) async fn open(host: Host) -> Door {
 
 /// Serves a host.
 pub(crate) async fn open_with(host: Host, with: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Door {
-    let gateway = with(Gateway::builder(host.clone())).build();
+    let gateway = with(Gateway::builder(host.clone())).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     tokio::spawn(async move {
         gateway.serve_http(listener, async move { drop(stopped.await) }).await.unwrap();
     });
-    Door { at, host, _stop: stop }
+    Door { at, host, stop: Some(stop) }
 }
 
 impl Door {
@@ -57,6 +87,40 @@ impl Door {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
+        self.try_send(method, path, headers, body).await.expect("an answer")
+    }
+
+    /// The same; `None` if the gateway hangs up before it has answered.
+    pub(crate) async fn try_send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Option<Answer> {
+        let (_sender, head, body) = self.try_begin(method, path, headers, body).await?;
+        let body = body.collect().await.ok()?.to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        Some(Answer { status: head.status, headers: head.headers, body })
+    }
+
+    async fn begin(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> (SendRequest<Full<Bytes>>, http::response::Parts, Incoming) {
+        self.try_begin(method, path, headers, body).await.expect("an answer")
+    }
+
+    async fn try_begin(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Option<(SendRequest<Full<Bytes>>, http::response::Parts, Incoming)> {
         #[expect(clippy::disallowed_methods, reason = "a caller in a test")]
         let stream = TcpStream::connect(self.at).await.unwrap();
         let (mut sender, connection) =
@@ -66,11 +130,29 @@ impl Door {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let reply = sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap();
+        let reply = sender.send_request(request.body(Full::new(body.into())).unwrap()).await.ok()?;
         let (head, body) = reply.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let body = String::from_utf8(body.to_vec()).unwrap();
-        Answer { status: head.status, headers: head.headers, body }
+        Some((sender, head, body))
+    }
+
+    /// Sends a request, and reads the answer as it comes.
+    pub(crate) async fn stream(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Stream {
+        let host = self.name();
+        let mut all = vec![("host", host.as_str()), ("content-type", "application/json")];
+        all.extend(headers);
+        let (sender, head, body) = self.begin(method, path, &all, body).await;
+        Stream { status: head.status, body, buffer: String::new(), _sender: sender }
+    }
+
+    /// The gateway stops.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take();
     }
 
     /// The name that this gateway is called by.
@@ -132,7 +214,10 @@ impl Door {
 /// A request of the modern era, as its body says it.
 pub(crate) fn modern_body(method: &str, mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let capabilities = &mut params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    if capabilities.is_null() {
+        *capabilities = json!({});
+    }
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 }
 
@@ -146,5 +231,43 @@ impl Answer {
     pub(crate) fn events(&self) -> Vec<Value> {
         let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}
+
+impl Stream {
+    /// The next event, or `None` at the end of the stream.
+    pub(crate) async fn event(&mut self) -> Option<Happened> {
+        loop {
+            while let Some((event, rest)) = self.buffer.split_once("\n\n") {
+                let field = |name: &str| {
+                    let lines = event.lines().filter_map(|line| line.strip_prefix(name));
+                    lines.map(|value| value.trim_start().to_owned()).next()
+                };
+                let happened = Happened {
+                    id: field("id:"),
+                    name: field("event:"),
+                    data: field("data:").unwrap_or_default(),
+                };
+                let is_comment = event.starts_with(':');
+                self.buffer = rest.to_owned();
+                if !is_comment {
+                    return Some(happened);
+                }
+            }
+            let frame = crate::support::soon("something on the stream", self.body.frame()).await?.unwrap();
+            if let Ok(bytes) = frame.into_data() {
+                self.buffer.push_str(std::str::from_utf8(&bytes).unwrap());
+            }
+        }
+    }
+
+    /// The next message, with the id of its event.
+    pub(crate) async fn message(&mut self) -> (String, Value) {
+        loop {
+            let event = self.event().await.expect("the stream ended");
+            if !event.data.is_empty() {
+                return (event.id.unwrap_or_default(), serde_json::from_str(&event.data).unwrap());
+            }
+        }
     }
 }

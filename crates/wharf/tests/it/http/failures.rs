@@ -120,7 +120,7 @@ async fn l36_bodies_and_events_have_a_limit() {
             })
             .await;
             let mut dock = server::dock(Arc::new(Ears::default()));
-            dock.limits = Limits { event: LIMIT, body: LIMIT, ..Limits::default() };
+            dock.limits = Limits { event: LIMIT, body: LIMIT, ..Limits::default() }.into();
             let connection = dock.open(&server::http(&server.url())).await.unwrap();
             assert_eq!(kind(&call(&connection).await), expected, "{as_events} {size}");
             assert!(connection.is_open());
@@ -139,7 +139,7 @@ async fn exh_01_endless_events_and_floods_of_comments_are_cut() {
         })
         .await;
         let mut dock = server::dock(Arc::new(Ears::default()));
-        dock.limits.event = 100_000;
+        dock.limits = Limits { event: 100_000, ..Limits::default() }.into();
         let connection = dock.open(&server::http(&server.url())).await.unwrap();
         assert_eq!(kind(&call(&connection).await), "protocol", "{flood:?}");
     }

@@ -299,11 +299,11 @@ impl Peer for Ears {
 /// A dock with everything at its default.
 pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
     Dock {
-        policy: Policy::strict(),
+        policy: Policy::strict().into(),
         net: HttpClient::new(NetOptions::default()).unwrap(),
         environment: BTreeMap::new(),
         scratch: std::env::temp_dir(),
-        limits: Limits::default(),
+        limits: Limits::default().into(),
         peer,
         events: Bus::default(),
         eras: Arc::new(EraMemory::default()),

@@ -1,0 +1,212 @@
+//! Edits of the configuration files, applied to a host that runs.
+//!
+//! In: the configuration as it was, and its files. Out: a host whose servers are those of the files as they are now, and
+//! a line that says what changed or what is wrong. A bad edit changes nothing; a file that is not trusted any more has no
+//! say any more. Files are looked at twice a second: that works on every file system.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{IsTerminal as _, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use wharf::Host;
+use wharf::config::{Origin, Problem, ServerConfig};
+use wharf::host::Changes;
+use wharf::names::ServerName;
+
+use crate::app::{App, Setup};
+use crate::failure::Result;
+
+/// What the files looked like.
+#[derive(Debug)]
+struct Watch {
+    files: Vec<PathBuf>,
+    /// At the last look.
+    looked: Vec<Option<Stamp>>,
+    /// When they were last read.
+    read: Vec<Option<Stamp>>,
+    /// What was in them then.
+    contents: Vec<u64>,
+}
+
+/// What changes when a file does: device and number, length, and both times.
+type Stamp = (u64, u64, u64, i64, i64, i64, i64);
+
+/// Why files are read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// To be sure; nobody wants to hear that nothing changed.
+    Start,
+    /// Somebody edited them, or said so.
+    Asked,
+}
+
+/// How often files are looked at. An edit counts when two looks saw the same, so that none is read half written.
+const LOOK: Duration = Duration::from_millis(500);
+/// How much of a file tells whether it changed; longer ones are no configuration.
+const READ: u64 = 16 * 1024 * 1024;
+
+/// Applies every edit, until the terminal that this was started from is gone.
+pub(crate) async fn follow(app: &App, host: &Host, mut setup: Setup) {
+    let mut hangups = signal(SignalKind::hangup()).ok();
+    let mut watch = Watch::new(app.files(&setup));
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // Something may have been edited since the files were read.
+    let mut why = Some(Why::Start);
+    loop {
+        if let Some(why) = why
+            && let Err(failure) = reload(app, host, &mut setup, why).await
+        {
+            app.ui.fail(&failure);
+            app.ui.warn("the configuration stays as it was");
+        }
+        why = tokio::select! {
+            _ = looks.tick() => watch.has_changed().then_some(Why::Asked),
+            () = next(&mut hangups) => {
+                if has_lost_terminal(app) {
+                    return;
+                }
+                watch.remember();
+                Some(Why::Asked)
+            }
+        };
+    }
+}
+
+/// A signal, where there are any.
+async fn next(signals: &mut Option<Signal>) {
+    let came = match signals {
+        Some(signals) => signals.recv().await,
+        None => None,
+    };
+    if came.is_none() {
+        std::future::pending().await
+    }
+}
+
+/// The same signal says that a terminal was closed, and that the configuration is to be read again.
+fn has_lost_terminal(app: &App) -> bool {
+    let were = app.world.terminals;
+    (were.stdin && !std::io::stdin().is_terminal()) || (were.stderr && !std::io::stderr().is_terminal())
+}
+
+async fn reload(app: &App, host: &Host, setup: &mut Setup, why: Why) -> Result<()> {
+    let mut new = app.setup_again(setup)?;
+    let is_new = |problem: &&Problem| !setup.config.problems.iter().any(|known| is_alike(known, problem));
+    let problems: Vec<Problem> = new.config.problems.iter().filter(is_new).cloned().collect();
+    problems.iter().for_each(|problem| app.ui.trouble(problem));
+    if problems.iter().any(|problem| problem.server.is_none()) {
+        app.ui.warn("the configuration stays as it was");
+        return Ok(());
+    }
+    keep_before(app, setup, &mut new);
+    for file in new.config.pending.iter().filter(|file| !setup.config.pending.contains(file)) {
+        let (message, hint) = crate::app::untrusted(app, file, None);
+        app.ui.warn(format_args!("{message}; {hint}"));
+    }
+    let servers: Vec<ServerConfig> =
+        new.listed().filter(|s| s.enabled).map(|s| app.adjusted(s.clone())).collect();
+    let same_rules = setup.config.policy == new.config.policy && setup.config.limits == new.config.limits;
+    let changes = if same_rules {
+        host.reconcile(servers).await?
+    } else {
+        host.reconcile_under(new.policy.clone(), new.config.limits.clone(), servers).await?
+    };
+    if why == Why::Asked || !changes.is_empty() {
+        app.ui.note(told(&changes, same_rules));
+    }
+    *setup = new;
+    Ok(())
+}
+
+/// A server whose new description is wrong stays as it was, if the wrong one stands where the good one stood.
+fn keep_before(app: &App, before: &Setup, new: &mut Setup) {
+    for problem in &new.config.problems {
+        let name = problem.server.as_deref().and_then(|name| ServerName::parse(name).ok());
+        let Some(known) = name.and_then(|name| before.config.servers.get(&name)) else { continue };
+        let is_there = matches!(&known.origin, Origin::File { path, .. } if *path == problem.file);
+        if is_there && !new.config.servers.contains_key(&known.name) {
+            app.ui.warn(format_args!("server `{}` stays as it was", known.name));
+            new.config.servers.insert(known.name.clone(), known.clone());
+        }
+    }
+}
+
+/// Whether it is the same problem, wherever in the file it stands now.
+fn is_alike(one: &Problem, other: &Problem) -> bool {
+    (&one.message, &one.file, &one.server) == (&other.message, &other.file, &other.server)
+}
+
+/// What changed, on one line.
+fn told(changes: &Changes, same_rules: bool) -> String {
+    let names = |what: &str, names: &[ServerName]| {
+        let names: Vec<&str> = names.iter().map(ServerName::as_str).collect();
+        (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
+    };
+    let parts = [
+        (!same_rules).then(|| "other rules".to_owned()),
+        names("added", &changes.added),
+        names("removed", &changes.removed),
+        names("restarted", &changes.restarted),
+        names("changed", &changes.changed),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => "reloaded: nothing changed".into(),
+        false => format!("reloaded: {}", parts.join("; ")),
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    fn new(files: Vec<PathBuf>) -> Self {
+        let mut watch = Self { files, looked: Vec::new(), read: Vec::new(), contents: Vec::new() };
+        watch.remember();
+        watch
+    }
+
+    /// As they are now, they are known.
+    fn remember(&mut self) {
+        self.looked = self.stamps();
+        self.read.clone_from(&self.looked);
+        self.contents = self.files.iter().map(|file| content(file)).collect();
+    }
+
+    /// Whether something else stands in the files than was last read, and whoever writes it is done.
+    fn has_changed(&mut self) -> bool {
+        let now = self.stamps();
+        let settled = now == self.looked;
+        self.looked = now;
+        if !settled || self.looked == self.read {
+            return false;
+        }
+        let before = std::mem::take(&mut self.contents);
+        self.remember();
+        self.contents != before
+    }
+
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        let stamp = |file: &PathBuf| {
+            let facts = fs::metadata(file).ok()?;
+            let times = (facts.mtime(), facts.mtime_nsec(), facts.ctime(), facts.ctime_nsec());
+            Some((facts.dev(), facts.ino(), facts.len(), times.0, times.1, times.2, times.3))
+        };
+        self.files.iter().map(stamp).collect()
+    }
+}
+
+/// A number for what is in a file, and whether it is there.
+fn content(path: &Path) -> u64 {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(READ).read_to_end(&mut bytes));
+    let mode = fs::metadata(path).map(|facts| facts.mode()).ok();
+    let mut hasher = DefaultHasher::new();
+    // Who may write a file decides whether it has a say.
+    (read.is_ok(), mode, bytes).hash(&mut hasher);
+    hasher.finish()
+}

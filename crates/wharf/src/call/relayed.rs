@@ -1,0 +1,68 @@
+//! A request that is made for somebody else: a caller of the gateway.
+
+use std::sync::Arc;
+
+use crate::ask::{self, Asker};
+use crate::connect::{Answering, Companion, Told};
+use crate::names::ServerName;
+use crate::wire::{Json, Members};
+
+/// What goes with a request of a caller, from its edge of the gateway to the server.
+#[derive(Clone)]
+pub struct Relayed {
+    /// What the server is told of the caller.
+    pub told: Told,
+    /// Who answers, if the server asks on behalf of this request.
+    pub asker: Arc<dyn Asker>,
+    /// Hears what the server logs for this request.
+    pub on_log: Option<OnLog>,
+    /// What the caller says to questions that the server asked before, and the state that the server gave with them.
+    pub responses: Option<Json>,
+    /// See above.
+    pub state: Option<Json>,
+    /// Members of the parameters that nobody here knows.
+    pub more: Members,
+    /// A modern server's question is the result: the caller answers it with a request of its own.
+    pub returns_questions: bool,
+    /// Whoever is asked must know which request a question belongs to. A legacy server that cannot say is given one
+    /// request at a time.
+    pub alone: bool,
+}
+
+/// Hears the parameters of `notifications/message`. Must not wait.
+pub type OnLog = Arc<dyn Fn(&Json) + Send + Sync>;
+
+/// Results that are no end of the matter, and that a caller may be able to make something of.
+const UNFINISHED: [&str; 2] = ["\"input_required\"", "\"task\""];
+
+impl Relayed {
+    /// Whether a result is the caller's to go on with, and not ours.
+    pub(crate) fn returns(&self, result: &Json) -> bool {
+        let kind = || result.member("resultType");
+        self.returns_questions && kind().is_some_and(|kind| UNFINISHED.contains(&kind.as_str()))
+    }
+
+    /// Whether the caller cannot be asked anything and wants to hear nothing: then one caller is like another.
+    pub(crate) fn asks_nothing(&self) -> bool {
+        let offers = self.told.capabilities.as_ref();
+        self.told.log_level.is_none() && offers.is_none_or(|offers| Members::of(offers).is_empty())
+    }
+}
+
+impl Companion for Relayed {
+    fn log(&self, params: &Json) {
+        if let Some(on_log) = &self.on_log {
+            on_log(params);
+        }
+    }
+
+    fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering {
+        Box::pin(ask::answer(Arc::clone(&self.asker), server.clone(), method.to_owned(), params))
+    }
+}
+
+impl std::fmt::Debug for Relayed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Relayed").field("returns_questions", &self.returns_questions).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,45 @@
+//! What goes with a request that is made for somebody else.
+//!
+//! A caller of the gateway has capabilities of its own, says things of its own in `_meta`, and hears and answers what
+//! its request alone is about. All of that is bound to the request, not to the connection that carries it.
+
+use super::Answering;
+use crate::mcp::{Revision, meta};
+use crate::names::ServerName;
+use crate::wire::{Json, Members};
+
+/// What a server is told of whoever a request is made for.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// Its capabilities, in place of the host's own. Only a modern server hears them with every request.
+    pub capabilities: Option<Json>,
+    /// From which level on it wants the log. Only a modern server hears that with every request.
+    pub log_level: Option<Json>,
+    /// Members of `_meta` that mean nothing between two neighbours: traces, and whatever vendors agree on.
+    pub meta: Members,
+}
+
+/// Goes with one request: hears what the server logs for it, and answers what the server asks on its behalf.
+pub trait Companion: Send + Sync + 'static {
+    /// The server logs something. The parameters are the protocol's; this must not wait.
+    fn log(&self, params: &Json);
+    /// The server asks for something.
+    fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering;
+}
+
+// === impl Told ===
+
+impl Told {
+    /// The `_meta` of a request to a modern server.
+    pub(super) fn modern(&self, revision: Revision, info: &Json, own: &Json) -> Members {
+        let mut all = Members::new();
+        all.text(meta::PROTOCOL_VERSION, revision.as_str())
+            .json(meta::CLIENT_CAPABILITIES, self.capabilities.as_ref().unwrap_or(own))
+            .json(meta::CLIENT_INFO, info);
+        if let Some(level) = &self.log_level {
+            all.json(meta::LOG_LEVEL, level);
+        }
+        all.append(&self.meta);
+        all
+    }
+}

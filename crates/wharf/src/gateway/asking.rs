@@ -1,0 +1,133 @@
+//! A legacy caller is asked by requests: on the stream of its own request while that is open, or on any other way that
+//! leads to it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::oneshot;
+
+use super::legacy::Talk;
+use super::line::Line;
+use super::visit;
+use crate::ask::{Answer, Answered, Asker, Offers, Question, Relaying};
+use crate::mcp::{code, method};
+use crate::names::ServerName;
+use crate::wire::{Json, Members, ReplyId, RpcError, notification, request};
+
+/// Questions that wait for the answers of one caller.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    last: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Result<Json, RpcError>>>>,
+}
+
+/// The asker of a legacy caller: of one request, or of the whole conversation.
+#[derive(Debug)]
+pub(super) struct Messenger {
+    pub(super) talk: Weak<Talk>,
+    pub(super) capabilities: Json,
+    /// The way back of the request, if it is for one.
+    pub(super) line: Option<Line>,
+}
+
+/// How many questions may wait for one caller.
+const MOST: usize = 256;
+
+// === impl Asks ===
+
+impl Asks {
+    /// The caller answers.
+    pub(super) fn answered(&self, id: &ReplyId, outcome: Result<Json, RpcError>) {
+        let ReplyId::Number(id) = id else { return };
+        if let Some(waiting) = self.lock().remove(id) {
+            // Whoever asked may have given up in this very moment.
+            let _ = waiting.send(outcome);
+        }
+    }
+
+    fn register(&self) -> Result<(u64, oneshot::Receiver<Result<Json, RpcError>>), RpcError> {
+        let (reply, answer) = oneshot::channel();
+        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut waiting = self.lock();
+        if waiting.len() >= MOST {
+            return Err(RpcError::new(code::INTERNAL, "too many questions wait for the caller"));
+        }
+        waiting.insert(id, reply);
+        Ok((id, answer))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<Json, RpcError>>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Messenger ===
+
+impl Asker for Messenger {
+    /// What a legacy server wants done before a call it says in an error, which a legacy caller understands itself.
+    fn offers(&self) -> Offers {
+        Offers::default()
+    }
+
+    fn ask(&self, _: &ServerName, _: Question) -> Answered {
+        Box::pin(std::future::ready(Answer::Decline))
+    }
+
+    fn capabilities(&self) -> Json {
+        visit::for_modern(&self.capabilities)
+    }
+
+    fn legacy_capabilities(&self) -> Json {
+        visit::for_legacy(&self.capabilities)
+    }
+
+    fn relay(&self, _: &ServerName, method: &str, params: Option<&Json>) -> Option<Relaying> {
+        if !visit::offers(&self.capabilities, method, params) {
+            let error = RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` was not offered"));
+            return Some(Box::pin(std::future::ready(Err(error))));
+        }
+        let (talk, line) = (self.talk.clone(), self.line.clone());
+        let (method, params) = (method.to_owned(), written(method, params));
+        Some(Box::pin(async move {
+            let gone = || RpcError::new(code::INTERNAL, "the caller cannot be reached");
+            let talk = talk.upgrade().ok_or_else(gone)?;
+            let (id, answer) = talk.asks.register()?;
+            let mut pending = Pending { talk: Arc::clone(&talk), id, said: None };
+            let question = request(id, &method, params);
+            let said = line.into_iter().chain(talk.lines()).find(|line| line.ask(&question));
+            pending.said = Some(said.ok_or_else(gone)?);
+            answer.await.map_err(|_| gone())?
+        }))
+    }
+}
+
+/// The parameters as this era has them: a page to visit has an id.
+fn written(method: &str, params: Option<&Json>) -> Members {
+    let mut all = params.map_or_else(Members::default, Members::of);
+    let picked = params.map(|params| params.pick(["mode", "elicitationId"])).unwrap_or_default();
+    if let (method::ELICIT, [Some(mode), None]) = (method, picked)
+        && mode.as_str() == "\"url\""
+    {
+        all.text("elicitationId", &format!("wharf-{:016x}", fastrand::u64(..)));
+    }
+    all
+}
+
+/// A question on its way. If it is given up, the caller is told.
+struct Pending {
+    talk: Arc<Talk>,
+    id: u64,
+    said: Option<Line>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let waited = self.talk.asks.lock().remove(&self.id).is_some();
+        if let (true, Some(line)) = (waited, &self.said) {
+            let mut params = Members::new();
+            params.number("requestId", self.id).text("reason", "the server does not wait any more");
+            line.say(notification(method::CANCELLED, &params));
+        }
+    }
+}

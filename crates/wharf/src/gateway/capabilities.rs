@@ -1,0 +1,98 @@
+//! What the whole can do: what one of the servers behind it can.
+//!
+//! In: a caller's view of the servers. Out: their capabilities, merged. What a server once declared is remembered, so
+//! that the whole does not seem to lose something while a server is away.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::host::{Declared, Session};
+use crate::mcp::method;
+use crate::names::ServerName;
+use crate::wire::Json;
+
+/// What is known of each server.
+#[derive(Debug, Default)]
+pub(super) struct Capabilities(Mutex<HashMap<ServerName, Known>>);
+
+#[derive(Debug)]
+enum Known {
+    Declared(Declared),
+    /// It could not be asked at that time.
+    Nothing(Instant),
+}
+
+/// How long a server that was never seen may keep a caller waiting.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How soon one that could not be asked is asked again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+// === impl Capabilities ===
+
+impl Capabilities {
+    /// What a caller's servers can do together.
+    pub(super) async fn of(&self, scope: &Session) -> Declared {
+        let is_known = |server: &ServerName| match self.lock().get(server) {
+            Some(Known::Declared(_)) => true,
+            Some(Known::Nothing(since)) => since.elapsed() < AGAIN,
+            None => false,
+        };
+        let all = scope.declared(PATIENCE, is_known).await;
+        let mut known = self.lock();
+        let mut together = Declared::default();
+        for (server, declared) in all {
+            let declared = match (declared, known.get(&server)) {
+                (Some(declared), _) => {
+                    known.insert(server, Known::Declared(declared));
+                    declared
+                }
+                (None, Some(Known::Declared(declared))) => *declared,
+                (None, Some(Known::Nothing(since))) if since.elapsed() < AGAIN => continue,
+                (None, _) => {
+                    known.insert(server, Known::Nothing(Instant::now()));
+                    continue;
+                }
+            };
+            together = together.or(declared);
+        }
+        together
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ServerName, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Capabilities as a server says them. Lists may always change: servers come and go behind the gateway.
+pub(super) fn written(declared: Declared) -> Json {
+    let mut all = json!({ "tools": { "listChanged": true } });
+    if declared.prompts {
+        all["prompts"] = json!({ "listChanged": true });
+    }
+    if declared.resources {
+        all["resources"] = json!({ "subscribe": declared.subscriptions, "listChanged": true });
+    }
+    if declared.completions {
+        all["completions"] = json!({});
+    }
+    if declared.logging {
+        all["logging"] = json!({});
+    }
+    Json::of(&all)
+}
+
+/// Whether a method is one that these capabilities have.
+pub(super) fn has(declared: Declared, method: &str) -> bool {
+    match method {
+        method::PROMPTS_LIST | method::PROMPTS_GET => declared.prompts,
+        method::RESOURCES_LIST | method::TEMPLATES_LIST | method::RESOURCES_READ => declared.resources,
+        method::SUBSCRIBE | method::UNSUBSCRIBE => declared.subscriptions,
+        method::COMPLETE => declared.completions,
+        method::SET_LEVEL => declared.logging,
+        _ => false,
+    }
+}

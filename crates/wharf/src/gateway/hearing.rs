@@ -1,0 +1,130 @@
+//! What a legacy caller hears over HTTP: answers that begin as streams, streams that belong to no request, and news.
+//!
+//! A stream that breaks goes on by itself, and its caller may come back to it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::body::{self, Reply};
+use super::desk::{Desk, invalid};
+use super::legacy::Talk;
+use super::line::Line;
+use super::modern::Asked;
+use super::news::{Ear, Topic};
+use super::reel::{Expected, Reels};
+use crate::mcp::{Revision, method};
+use crate::names::CallerName;
+use crate::wire::{Json, Members, RpcError, notification};
+
+/// How long the answer may take before it begins as a stream.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+// === impl Talk ===
+
+impl Talk {
+    /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
+    pub(super) async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Asked) -> Reply {
+        let reel = Reels::fresh(self.streams.fetch_add(1, Ordering::Relaxed));
+        let expected = Expected(Arc::clone(&reel));
+        let mut done = self.start(desk, asked, Line::through(Arc::clone(&reel)));
+        let ended = tokio::select! {
+            biased;
+            ended = &mut done => Some(ended),
+            () = reel.begun() => None,
+            () = tokio::time::sleep(PATIENCE) => None,
+        };
+        if let Some(ended) = &ended
+            && !reel.has_begun()
+        {
+            return match ended {
+                Ok(message) => body::message(StatusCode::OK, message.clone()),
+                // Cancelled: the caller wants no answer, but HTTP must have one.
+                Err(_) => body::accepted(),
+            };
+        }
+        self.reels.keep(&reel);
+        let reply = body::stream(reel.read_after(0, self.can_resume()));
+        drop(expected);
+        // The answer is said whether somebody reads it now or comes back for it.
+        tokio::spawn(async move {
+            let ended = match ended {
+                Some(ended) => ended,
+                None => done.await,
+            };
+            if let Ok(message) = ended {
+                reel.say(&message);
+            }
+            reel.end();
+        });
+        reply
+    }
+
+    /// Reads a stream on after an event, or the one that belongs to no request.
+    pub(super) fn read_on(self: &Arc<Self>, event: Option<&str>) -> Reply {
+        if let Some((reel, event)) = event.and_then(|event| self.reels.find(event)) {
+            return body::stream(reel.read_after(event, false));
+        }
+        let reel = self.reels.always();
+        let events = reel.read_after(reel.last(), self.can_resume());
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(Line::through(reel));
+        body::stream(events)
+    }
+
+    /// Whether its revision knows of events that say nothing but where to come back to.
+    fn can_resume(&self) -> bool {
+        self.revision >= Revision::V2025_11_25
+    }
+
+    /// Tells of changes of a resource from now on.
+    pub(super) async fn watch(
+        self: &Arc<Self>,
+        desk: &Desk,
+        params: Option<&Json>,
+    ) -> Result<Json, RpcError> {
+        let uri = uri_in(params)?;
+        let watching = desk.watch(&self.scope(desk)?, &uri).await?;
+        let talk = Arc::downgrade(self);
+        let telling = watching.tell(move |params| {
+            if let Some(talk) = talk.upgrade() {
+                talk.tell(method::RESOURCE_UPDATED, &params);
+            }
+        });
+        self.watches.add(uri, telling)?;
+        Ok(Json::empty_object())
+    }
+
+    /// Tells what no request is about, if there is a way for that.
+    fn tell(&self, method: &str, params: &Members) {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(stream) = stream {
+            stream.say(notification(method, params));
+        }
+    }
+
+    /// Tells no more of a resource.
+    pub(super) fn unwatch(&self, params: Option<&Json>) -> Result<Json, RpcError> {
+        self.watches.remove(&uri_in(params)?);
+        Ok(Json::empty_object())
+    }
+}
+
+impl Ear for Talk {
+    fn caller(&self) -> &CallerName {
+        &self.caller
+    }
+
+    fn hear(&self, topic: Topic) {
+        if self.ready.load(Ordering::Relaxed) {
+            self.tell(topic.method(), &Members::default());
+        }
+    }
+}
+
+/// The address that parameters name.
+fn uri_in(params: Option<&Json>) -> Result<String, RpcError> {
+    let uri = params.and_then(|params| params.member("uri")).and_then(|uri| uri.to::<String>().ok());
+    uri.ok_or_else(|| invalid("`uri` must be a string"))
+}

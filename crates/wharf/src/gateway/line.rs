@@ -1,0 +1,123 @@
+//! The way back to a caller while its request is under way: progress, log messages, and in the legacy era questions.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+
+use super::reel::Reel;
+use crate::connect::Progress;
+use crate::mcp::{LogLevel, method};
+use crate::wire::{Json, Members, notification};
+
+/// The way back. Cheap to clone; all clones lead to the same place, also when it moves.
+#[derive(Clone, Debug)]
+pub(super) struct Line(Arc<Mutex<Way>>);
+
+#[derive(Debug)]
+struct Way {
+    notes: Notes,
+    /// The token under which the caller wants to hear of progress.
+    token: Option<Json>,
+}
+
+/// Where messages go.
+#[derive(Clone, Debug)]
+enum Notes {
+    Channel(mpsc::Sender<Vec<u8>>),
+    /// To a stream that can be read on after a break.
+    Reel(Arc<Reel>),
+}
+
+/// How many messages may wait for a slow caller.
+const WAITING: usize = 1024;
+
+// === impl Line ===
+
+impl Line {
+    /// A line, and its other end.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (notes, receiver) = mpsc::channel(WAITING);
+        (Self::over(notes), receiver)
+    }
+
+    /// Over a channel that others use too.
+    pub(super) fn over(notes: mpsc::Sender<Vec<u8>>) -> Self {
+        Self::of(Notes::Channel(notes))
+    }
+
+    /// Over a stream that can be read on after a break.
+    pub(super) fn through(reel: Arc<Reel>) -> Self {
+        Self::of(Notes::Reel(reel))
+    }
+
+    fn of(notes: Notes) -> Self {
+        Self(Arc::new(Mutex::new(Way { notes, token: None })))
+    }
+
+    /// The caller wants to hear of progress under this token.
+    pub(super) fn report_as(&self, token: Option<Json>) {
+        self.lock().token = token;
+    }
+
+    /// What goes on was asked for anew: from now on everything goes where this other line leads.
+    pub(super) fn lead_to(&self, other: &Self) {
+        let (notes, token) = {
+            let other = other.lock();
+            (other.notes.clone(), other.token.clone())
+        };
+        *self.lock() = Way { notes, token };
+    }
+
+    /// Says something. A caller that does not read misses some of it; an answer is never held up. False if nobody
+    /// reads any more.
+    pub(super) fn say(&self, message: Vec<u8>) -> bool {
+        match &self.lock().notes {
+            Notes::Channel(notes) => {
+                !matches!(notes.try_send(message), Err(mpsc::error::TrySendError::Closed(_)))
+            }
+            Notes::Reel(reel) => reel.say(&message),
+        }
+    }
+
+    /// Says something that must be heard now, or not at all. False if nobody reads.
+    pub(super) fn ask(&self, message: &[u8]) -> bool {
+        match &self.lock().notes {
+            Notes::Channel(notes) => notes.try_send(message.to_vec()).is_ok(),
+            Notes::Reel(reel) => reel.say_now(message),
+        }
+    }
+
+    /// Passes progress on under the token that the caller gave.
+    pub(super) fn progress(&self, progress: &Progress) {
+        let Some(token) = self.lock().token.clone() else { return };
+        let mut params = Members::new();
+        params.json("progressToken", &token);
+        match &progress.raw {
+            Some(raw) => params.append_without(raw, &["progressToken"]),
+            None => {
+                params.json("progress", &Json::of(&progress.progress));
+                if let Some(total) = progress.total {
+                    params.json("total", &Json::of(&total));
+                }
+                if let Some(message) = &progress.message {
+                    params.text("message", message.raw());
+                }
+                &mut params
+            }
+        };
+        self.say(notification(method::PROGRESS, &params));
+    }
+
+    /// Passes a log message on, if it is grave enough.
+    pub(super) fn log(&self, from: Option<LogLevel>, params: &Json) {
+        let level = params.member("level").and_then(|level| level.to::<String>().ok());
+        let level = level.as_deref().and_then(LogLevel::parse);
+        if from.is_none_or(|from| level.is_none_or(|level| level >= from)) {
+            self.say(notification(method::MESSAGE, &Members::of(params)));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Way> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

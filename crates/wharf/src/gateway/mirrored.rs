@@ -1,0 +1,75 @@
+//! Arguments that a caller repeats in headers, so that whoever stands in between can route by them. They must say what
+//! the body says.
+
+use base64::Engine as _;
+use http::HeaderMap;
+use serde_json::Value;
+
+use crate::host::Host;
+use crate::mcp::{HeaderRule, code};
+use crate::wire::{Json, RpcError};
+
+/// The headers that repeat arguments, by their names without `mcp-param-`, as they came.
+#[derive(Debug)]
+pub(super) struct Mirrored(Vec<(String, Option<String>)>);
+
+/// What the names of these headers begin with.
+const MARK: &str = "mcp-param-";
+
+impl Mirrored {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let own = headers.iter().filter_map(|(name, value)| {
+            let name = name.as_str().strip_prefix(MARK)?;
+            Some((name.to_owned(), value.to_str().ok().map(|value| value.trim().to_owned())))
+        });
+        Self(own.collect())
+    }
+
+    /// Compares them with the arguments, for a tool whose schema wants some repeated. What it does not know it ignores.
+    pub(super) async fn check(&self, host: &Host, params: Option<&Json>) -> Result<(), RpcError> {
+        let Some([Some(name), arguments]) = params.map(|params| params.pick(["name", "arguments"])) else {
+            return Ok(());
+        };
+        let Ok(name) = name.to::<String>() else { return Ok(()) };
+        // A tool that is not there is told of by whoever looks for it.
+        let Ok(route) = host.route(&name).await else { return Ok(()) };
+        let Ok(rules) = &route.tool.headers else { return Ok(()) };
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let arguments: Value = arguments.and_then(|arguments| arguments.to().ok()).unwrap_or_default();
+        rules.iter().try_for_each(|rule| self.agrees(rule, &arguments))
+    }
+
+    fn agrees(&self, rule: &HeaderRule, arguments: &Value) -> Result<(), RpcError> {
+        let mut told = self.0.iter().filter(|(name, _)| name.eq_ignore_ascii_case(&rule.name));
+        let (first, second) = (told.next(), told.next());
+        let told = first.map(|(_, value)| value.as_deref().and_then(decoded));
+        let wanted = rule.value(arguments);
+        let same = match (&told, &wanted) {
+            (None, None) => true,
+            (Some(Some(told)), Some(wanted)) => told == wanted || is_same_number(told, wanted),
+            _ => false,
+        };
+        if same && second.is_none() {
+            return Ok(());
+        }
+        let why = format!("the header `Mcp-Param-{}` does not say what the body says", rule.name);
+        Err(RpcError::new(code::HEADER_MISMATCH, why))
+    }
+}
+
+/// Whether two spellings are of one whole number.
+fn is_same_number(told: &str, wanted: &str) -> bool {
+    let whole = |text: &str| text.parse::<f64>().ok().filter(|number| number.fract() == 0.0);
+    wanted.parse::<i64>().is_ok() && whole(told).is_some() && whole(told) == whole(wanted)
+}
+
+/// A value that plain ASCII cannot spell comes in base64.
+pub(super) fn decoded(value: &str) -> Option<String> {
+    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Some(value.to_owned());
+    };
+    let bytes = base64::engine::general_purpose::STANDARD.decode(inner).ok()?;
+    String::from_utf8(bytes).ok()
+}

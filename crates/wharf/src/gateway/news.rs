@@ -1,0 +1,189 @@
+//! What servers tell unasked, told to every caller that may know of it.
+//!
+//! In: the host's events. Out: which kind of list changed, to each ear whose caller sees a server of which it did. A
+//! flood of changes is told as one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::desk::Desk;
+use crate::event::Event;
+use crate::mcp::method;
+use crate::names::{CallerName, ServerName};
+
+/// Who listens.
+#[derive(Debug)]
+pub(super) struct News {
+    ears: Mutex<Vec<Weak<dyn Ear>>>,
+    /// How often serving was stopped.
+    stops: watch::Sender<u64>,
+}
+
+/// Hears of changes, on behalf of a caller.
+pub(super) trait Ear: Send + Sync + std::fmt::Debug {
+    fn caller(&self) -> &CallerName;
+    /// Must not wait.
+    fn hear(&self, topic: Topic);
+}
+
+/// A list that may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Topic {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+/// What changed: at these servers, or nobody knows where.
+#[derive(Debug, Default)]
+struct Changes {
+    at: HashMap<Topic, HashSet<ServerName>>,
+    anywhere: bool,
+}
+
+/// Changes within this time are one.
+pub(super) const FLOOD: Duration = Duration::from_millis(100);
+
+// === impl News ===
+
+impl Default for News {
+    fn default() -> Self {
+        Self { ears: Mutex::default(), stops: watch::Sender::new(0) }
+    }
+}
+
+impl News {
+    /// Tells an ear from now on, as long as it is there.
+    pub(super) fn add(&self, ear: Weak<dyn Ear>) {
+        let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+        if ears.len() == ears.capacity() {
+            ears.retain(|ear| ear.strong_count() > 0);
+        }
+        ears.push(ear);
+    }
+
+    /// Serving stops: requests that stay open end.
+    pub(super) fn stop(&self) {
+        self.stops.send_modify(|stops| *stops += 1);
+    }
+
+    /// Waits until serving stops, from now on.
+    pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stops = self.stops.subscribe();
+        async move {
+            // An error means that nobody is left who could stop anything.
+            if stops.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn ears(&self) -> Vec<Arc<dyn Ear>> {
+        let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+        ears.retain(|ear| ear.strong_count() > 0);
+        ears.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Follows the host's events as long as the desk is there.
+pub(super) async fn follow(desk: Weak<Desk>, mut events: Receiver<Event>) {
+    loop {
+        let mut changes = Changes::default();
+        if !changes.take(&desk, events.recv().await) {
+            return;
+        }
+        if changes.is_empty() {
+            continue;
+        }
+        let end = Instant::now() + FLOOD;
+        while let Ok(event) = tokio::time::timeout_at(end, events.recv()).await {
+            if !changes.take(&desk, event) {
+                return;
+            }
+        }
+        let Some(desk) = desk.upgrade() else { return };
+        tell(&desk, &changes);
+    }
+}
+
+/// Tells every ear what its caller may know.
+fn tell(desk: &Desk, changes: &Changes) {
+    let mut seen: HashMap<CallerName, HashSet<ServerName>> = HashMap::new();
+    for ear in desk.news.ears() {
+        let caller = ear.caller();
+        if !seen.contains_key(caller) {
+            let servers = desk.scope(caller).map(|scope| scope.servers()).unwrap_or_default();
+            seen.insert(caller.clone(), servers.iter().map(|config| config.name.clone()).collect());
+        }
+        let Some(servers) = seen.get(caller) else { continue };
+        for topic in [Topic::Tools, Topic::Prompts, Topic::Resources] {
+            if changes.concern(topic, servers) {
+                ear.hear(topic);
+            }
+        }
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Takes an event. False if there will be no more, or nobody to tell.
+    fn take(&mut self, desk: &Weak<Desk>, event: Result<Event, RecvError>) -> bool {
+        let (topic, server) = match event {
+            Ok(Event::ToolsChanged { server }) => (Topic::Tools, server),
+            Ok(Event::PromptsChanged { server }) => (Topic::Prompts, server),
+            Ok(Event::ResourcesChanged { server }) => (Topic::Resources, server),
+            Ok(_) => return true,
+            // What was missed may have been anything.
+            Err(RecvError::Lagged(_)) => {
+                self.anywhere = true;
+                return old(desk);
+            }
+            Err(RecvError::Closed) => return false,
+        };
+        self.at.entry(topic).or_default().insert(server);
+        old(desk)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.at.is_empty() && !self.anywhere
+    }
+
+    fn concern(&self, topic: Topic, servers: &HashSet<ServerName>) -> bool {
+        self.anywhere || self.at.get(&topic).is_some_and(|at| !at.is_disjoint(servers))
+    }
+}
+
+/// What is kept of the lists is old, whoever hears of it. False if there is no desk any more.
+fn old(desk: &Weak<Desk>) -> bool {
+    let desk = desk.upgrade();
+    desk.map(|desk| desk.offers.changed()).is_some()
+}
+
+// === impl Topic ===
+
+impl Topic {
+    /// The notification.
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::Tools => method::TOOLS_CHANGED,
+            Self::Prompts => method::PROMPTS_CHANGED,
+            Self::Resources => method::RESOURCES_CHANGED,
+        }
+    }
+
+    /// The word by which a modern caller asks for it.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Prompts => "promptsListChanged",
+            Self::Resources => "resourcesListChanged",
+        }
+    }
+}

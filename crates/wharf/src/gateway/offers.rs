@@ -1,0 +1,248 @@
+//! Prompts, resources and templates of all servers as one list each, and where each name and address leads.
+//!
+//! In: a caller's view of the host. Out: pages of definitions as their servers wrote them, and routes. Prompts get
+//! public names by the rules of tools. Addresses stay as they are; one that two servers have is the first one's, and
+//! the other's names its server. Which bytes go to a server is `errands`'.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::addresses::{self, Gap};
+use super::lists;
+use crate::host::{Everywhere, Session};
+use crate::names::{CallerName, ServerName, ToolName};
+use crate::wire::{Json, RpcError};
+
+/// What callers were last shown.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    kept: Mutex<HashMap<(CallerName, Kind), Kept>>,
+    /// How often servers said that something changed.
+    changes: AtomicU64,
+}
+
+/// What is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Prompts,
+    Resources,
+    Templates,
+}
+
+/// One list of all servers.
+#[derive(Debug)]
+struct Merged {
+    pages: Vec<Json>,
+    /// By public name or address, in the order of the list.
+    routes: indexmap::IndexMap<String, Place>,
+    /// Servers that have such things at all.
+    servers: Vec<ServerName>,
+}
+
+/// Where a name or an address leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) server: ServerName,
+    /// As the server knows it.
+    pub(super) own: String,
+    /// Whether the address that the caller used names the server.
+    pub(super) marked: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    merged: Arc<Merged>,
+    at: Instant,
+    changes: u64,
+}
+
+/// What one server offers: the name or address of each, and its definition.
+type Share = (ServerName, Vec<(String, Json)>);
+
+/// How long a route is followed without looking again. A server that tells of changes is looked at when it does.
+const ROUTES_LAST: Duration = Duration::from_secs(60);
+/// A name that is not there is not looked for twice in this time.
+const JUST_NOW: Duration = Duration::from_secs(1);
+/// How many lists are kept.
+const MOST: usize = 1024;
+
+// === impl Offers ===
+
+impl Offers {
+    /// Servers said that something changed: what is kept is old.
+    pub(super) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A page of a list. The first page is a fresh look; the others are pages of that look.
+    pub(super) async fn page(
+        &self,
+        scope: &Session,
+        kind: Kind,
+        params: Option<&Json>,
+    ) -> Result<Json, RpcError> {
+        let merged = match lists::cursor_in(params) {
+            None => self.look(scope, kind).await,
+            Some(_) => self.known(scope, kind, Duration::MAX).await,
+        };
+        lists::page_of(&merged.pages, params)
+    }
+
+    /// Where a prompt's public name leads.
+    pub(super) async fn prompt(&self, scope: &Session, name: &str) -> Option<Place> {
+        self.route(scope, Kind::Prompts, name).await
+    }
+
+    /// Where an address leads: what names its server goes there, then what is listed, then what a template stands for.
+    /// What nobody is known to have goes to the only one who could.
+    pub(super) async fn resource(&self, scope: &Session, address: &str) -> Option<Place> {
+        if addresses::is_marked(address) {
+            return marked(scope, address);
+        }
+        if let Some(place) = self.known(scope, Kind::Resources, ROUTES_LAST).await.routes.get(address) {
+            return Some(place.clone());
+        }
+        let templates = self.known(scope, Kind::Templates, ROUTES_LAST).await;
+        let by_template = [Gap::Step, Gap::Anything].into_iter().find_map(|gap| {
+            let mut plain = templates.routes.values().filter(|place| !place.marked);
+            plain.find(|place| addresses::fits(&place.own, address, gap))
+        });
+        if let Some(place) = by_template {
+            return Some(Place { own: address.to_owned(), ..place.clone() });
+        }
+        let resources = self.known(scope, Kind::Resources, JUST_NOW).await;
+        let only = match &resources.servers[..] {
+            [only] => Some(Place { server: only.clone(), own: address.to_owned(), marked: false }),
+            _ => None,
+        };
+        resources.routes.get(address).cloned().or(only)
+    }
+
+    /// Where a template leads, whose gaps are still to be filled.
+    pub(super) async fn template(&self, scope: &Session, template: &str) -> Option<Place> {
+        if addresses::is_marked(template) {
+            return marked(scope, template);
+        }
+        match self.route(scope, Kind::Templates, template).await {
+            Some(place) => Some(place),
+            None => self.resource(scope, template).await,
+        }
+    }
+
+    async fn route(&self, scope: &Session, kind: Kind, name: &str) -> Option<Place> {
+        if let Some(place) = self.known(scope, kind, ROUTES_LAST).await.routes.get(name) {
+            return Some(place.clone());
+        }
+        self.known(scope, kind, JUST_NOW).await.routes.get(name).cloned()
+    }
+
+    /// A list that was made not longer ago than that, and since which nothing has changed.
+    async fn known(&self, scope: &Session, kind: Kind, age: Duration) -> Arc<Merged> {
+        let changes = self.changes.load(Ordering::Relaxed);
+        let kept = self.lock().get(&(scope.agent().clone(), kind)).and_then(|kept| {
+            let paging = age == Duration::MAX;
+            let is_good = paging || (kept.changes == changes && kept.at.elapsed() < age);
+            is_good.then(|| Arc::clone(&kept.merged))
+        });
+        match kept {
+            Some(merged) => merged,
+            None => self.look(scope, kind).await,
+        }
+    }
+
+    /// Looks at what the servers have.
+    async fn look(&self, scope: &Session, kind: Kind) -> Arc<Merged> {
+        let changes = self.changes.load(Ordering::Relaxed);
+        let merged = Arc::new(match kind {
+            Kind::Prompts => {
+                let shares = shares(scope.all_prompts().await, |p| (p.name.raw().to_owned(), p.raw));
+                named(scope, shares)
+            }
+            Kind::Resources => {
+                let shares = shares(scope.all_resources().await, |r| (r.uri.raw().to_owned(), r.raw));
+                addressed(shares, "resources", "uri")
+            }
+            Kind::Templates => {
+                let all = scope.all_resource_templates().await;
+                let shares = shares(all, |t| (t.uri_template.raw().to_owned(), t.raw));
+                addressed(shares, "resourceTemplates", "uriTemplate")
+            }
+        });
+        let mut kept = self.lock();
+        if kept.len() >= MOST {
+            kept.retain(|_, kept| kept.at.elapsed() < ROUTES_LAST);
+        }
+        if kept.len() < MOST {
+            let entry = Kept { merged: Arc::clone(&merged), at: Instant::now(), changes };
+            kept.insert((scope.agent().clone(), kind), entry);
+        }
+        merged
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(CallerName, Kind), Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What each server offers. One that could not be asked is left out.
+fn shares<T>(found: Everywhere<T>, parts: impl Fn(T) -> (String, Json)) -> Vec<Share> {
+    let of_one = |(server, offered): (ServerName, crate::catalog::Offered<T>)| {
+        (server, offered.items.into_iter().map(&parts).collect())
+    };
+    found.offered.into_iter().map(of_one).collect()
+}
+
+/// Prompts under public names.
+fn named(scope: &Session, shares: Vec<Share>) -> Merged {
+    let prefixes: HashMap<ServerName, Option<String>> =
+        scope.servers().iter().map(|config| (config.name.clone(), config.tool_prefix.clone())).collect();
+    let servers = shares.iter().map(|(server, _)| server.clone()).collect();
+    let mut all: Vec<(ServerName, ToolName, Json)> = Vec::new();
+    for (server, items) in shares {
+        for (name, raw) in items {
+            // What could never be shown or sent has no name here either.
+            if let Ok(name) = ToolName::parse(&name) {
+                all.push((server.clone(), name, raw));
+            }
+        }
+    }
+    let claims = all
+        .iter()
+        .map(|(server, name, _)| (server, prefixes.get(server).and_then(|prefix| prefix.as_deref()), name));
+    let names = scope.name_rules().names(claims);
+    let (mut items, mut routes) = (Vec::new(), indexmap::IndexMap::new());
+    for ((server, own, raw), public) in all.into_iter().zip(names) {
+        if let Some(public) = public {
+            items.push(lists::renamed(&raw, "name", (own.as_str(), &public)));
+            routes.insert(public, Place { server, own: own.as_str().to_owned(), marked: false });
+        }
+    }
+    Merged { pages: lists::paged("prompts", &items), routes, servers }
+}
+
+/// Resources or templates under addresses: their own, or where another has it, one that names the server.
+fn addressed(shares: Vec<Share>, list: &str, key: &str) -> Merged {
+    let servers = shares.iter().map(|(server, _)| server.clone()).collect();
+    let mut taken = HashSet::new();
+    let (mut items, mut routes) = (Vec::new(), indexmap::IndexMap::new());
+    for (server, offered) in shares {
+        for (own, raw) in offered {
+            let marked = addresses::is_marked(&own) || !taken.insert(own.clone());
+            let public = if marked { addresses::marked(&server, &own) } else { own.clone() };
+            items.push(lists::renamed(&raw, key, (&own, &public)));
+            routes.insert(public, Place { server: server.clone(), own, marked });
+        }
+    }
+    Merged { pages: lists::paged(list, &items), routes, servers }
+}
+
+/// Where an address leads that names its server.
+fn marked(scope: &Session, address: &str) -> Option<Place> {
+    let (server, own) = addresses::unmarked(address)?;
+    let config = scope.servers().into_iter().find(|config| config.name.as_str() == server)?;
+    Some(Place { server: config.name.clone(), own: own.to_owned(), marked: true })
+}

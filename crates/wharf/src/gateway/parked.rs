@@ -1,0 +1,246 @@
+//! A modern caller on a legacy server that asks in the middle of a call.
+//!
+//! The server waits for an answer, and the caller for a result. So the call is parked here; the caller gets the
+//! question as its result, with a state that stands for the call; its next request brings the answer, and the call
+//! goes on where it was. A call that nobody comes back for is cancelled.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::line::Line;
+use super::seal::{self, GOOD_FOR};
+use super::visit;
+use crate::ask::{Answer, Answered, Asker, Offers, Question, Relaying};
+use crate::mcp::{code, method};
+use crate::names::{CallerName, ServerName};
+use crate::wire::{Json, Members, RpcError};
+
+/// The asker of one request of a modern caller: what it is asked becomes the result of the request.
+#[derive(Debug)]
+pub(super) struct Inquirer {
+    capabilities: Json,
+    /// Nobody hears the questions of a server that asks while no request is under way.
+    questions: Option<mpsc::Sender<Asked>>,
+}
+
+/// A question that a server waits for the answer of.
+#[derive(Debug)]
+struct Asked {
+    method: String,
+    params: Option<Json>,
+    reply: oneshot::Sender<Result<Json, RpcError>>,
+}
+
+/// A request under way, and what its server asks meanwhile.
+pub(super) struct Running {
+    work: Pin<Box<dyn Future<Output = Result<Json, RpcError>> + Send>>,
+    questions: mpsc::Receiver<Asked>,
+    line: Line,
+    /// Asked and not answered yet, by the names under which the caller was asked.
+    open: BTreeMap<String, Asked>,
+    asked: usize,
+}
+
+/// How far a request came.
+pub(super) enum Step {
+    Done(Result<Json, RpcError>),
+    /// Its server asks: the questions, as a member of the result.
+    Asks(Json),
+}
+
+/// Calls that wait for their callers.
+#[derive(Debug, Default)]
+pub(super) struct Parking {
+    next: AtomicU64,
+    parked: Mutex<HashMap<u64, Parked>>,
+}
+
+struct Parked {
+    caller: CallerName,
+    running: Running,
+}
+
+/// How many calls may be parked, in all and by one caller.
+const MOST: usize = 1024;
+const MOST_OF_ONE: usize = 64;
+/// How many questions one request may be asked at a time, and in all.
+const AT_ONCE: usize = 16;
+const IN_ALL: usize = 64;
+
+// === impl Inquirer ===
+
+impl Inquirer {
+    /// For a request that is under way; the questions come out at the other end.
+    fn new(capabilities: Json) -> (Arc<Self>, mpsc::Receiver<Asked>) {
+        let (questions, asked) = mpsc::channel(AT_ONCE);
+        (Arc::new(Self { capabilities, questions: Some(questions) }), asked)
+    }
+
+    /// For a caller of whom no request is under way: it offers the same, and cannot be asked.
+    pub(super) fn absent(capabilities: Json) -> Self {
+        Self { capabilities, questions: None }
+    }
+}
+
+impl Asker for Inquirer {
+    fn offers(&self) -> Offers {
+        let page = Json::of(&serde_json::json!({ "mode": "url" }));
+        Offers { urls: visit::offers(&self.capabilities, method::ELICIT, Some(&page)), ..Offers::default() }
+    }
+
+    fn ask(&self, _: &ServerName, _: Question) -> Answered {
+        Box::pin(std::future::ready(Answer::Decline))
+    }
+
+    fn capabilities(&self) -> Json {
+        visit::for_modern(&self.capabilities)
+    }
+
+    fn legacy_capabilities(&self) -> Json {
+        visit::for_modern(&self.capabilities)
+    }
+
+    fn relay(&self, _: &ServerName, method: &str, params: Option<&Json>) -> Option<Relaying> {
+        if !visit::offers(&self.capabilities, method, params) {
+            let error = RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` was not offered"));
+            return Some(Box::pin(std::future::ready(Err(error))));
+        }
+        let nobody = || RpcError::new(code::INTERNAL, "nobody is there who could be asked");
+        let (method, params, questions) = (method.to_owned(), params.cloned(), self.questions.clone());
+        Some(Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let questions = questions.ok_or_else(nobody)?;
+            questions.send(Asked { method, params, reply }).await.map_err(|_| nobody())?;
+            answer.await.map_err(|_| nobody())?
+        }))
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Starts the work of a request. It is given whoever is asked on its behalf.
+    pub(super) fn start<F>(capabilities: Json, line: Line, work: impl FnOnce(Arc<dyn Asker>) -> F) -> Self
+    where
+        F: Future<Output = Result<Json, RpcError>> + Send + 'static,
+    {
+        let (asker, questions) = Inquirer::new(capabilities);
+        let work = Box::pin(work(asker));
+        Self { work, questions, line, open: BTreeMap::new(), asked: 0 }
+    }
+
+    /// Goes on until it is done, or its server wants to know something.
+    pub(super) async fn go(&mut self) -> Step {
+        if !self.open.is_empty() {
+            return self.asks();
+        }
+        let first = tokio::select! {
+            biased;
+            result = &mut self.work => return Step::Done(result),
+            Some(first) = self.questions.recv() => first,
+        };
+        self.take(first);
+        while let Ok(more) = self.questions.try_recv() {
+            self.take(more);
+        }
+        if self.asked > IN_ALL {
+            let error =
+                RpcError::new(code::INTERNAL, format!("the server asked more than {IN_ALL} questions"));
+            return Step::Done(Err(error));
+        }
+        self.asks()
+    }
+
+    /// Gives the caller's answers to the server. What is not answered is asked again.
+    fn answer(&mut self, responses: Option<&Json>) {
+        let Some(responses) = responses else { return };
+        for (name, asked) in std::mem::take(&mut self.open) {
+            match responses.member(&name).filter(Json::is_object) {
+                // The server may have given up in the meantime; the call will tell.
+                Some(response) => drop(asked.reply.send(Ok(response))),
+                None => drop(self.open.insert(name, asked)),
+            }
+        }
+    }
+
+    fn take(&mut self, asked: Asked) {
+        self.asked += 1;
+        self.open.insert(format!("q{}", self.asked), asked);
+    }
+
+    fn asks(&self) -> Step {
+        let mut all = Members::new();
+        for (name, asked) in &self.open {
+            let mut one = Members::new();
+            one.text("method", &asked.method);
+            // A modern caller knows nothing of the id by which a legacy server tells that a page was visited.
+            let mut params = Members::new();
+            if let Some(asked) = &asked.params {
+                params.append_without(asked, &["elicitationId", "task"]);
+            }
+            if asked.params.is_some() {
+                one.object("params", &params);
+            }
+            all.object(name, &one);
+        }
+        Step::Asks(all.to_json())
+    }
+}
+
+// === impl Parking ===
+
+impl Parking {
+    /// Parks a call until its caller comes back, and gives the number under which it is found.
+    pub(super) fn park(self: &Arc<Self>, caller: &CallerName, running: Running) -> Result<u64, RpcError> {
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut parked = self.lock();
+            let own = parked.values().filter(|parked| parked.caller == *caller).count();
+            if parked.len() >= MOST || own >= MOST_OF_ONE {
+                return Err(RpcError::new(
+                    code::INTERNAL,
+                    "too many calls wait for an answer; answer some first",
+                ));
+            }
+            parked.insert(ticket, Parked { caller: caller.clone(), running });
+        }
+        let parking = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(GOOD_FOR).await;
+            if let Some(parking) = parking.upgrade() {
+                // Dropped outside of the lock: it tells the server that nobody waits any more.
+                let late = parking.lock().remove(&ticket);
+                drop(late);
+            }
+        });
+        Ok(ticket)
+    }
+
+    /// A parked call goes on: with the answers that its caller brings, and on the line of its new request.
+    pub(super) fn resume(
+        &self,
+        ticket: u64,
+        responses: Option<&Json>,
+        line: &Line,
+    ) -> Result<Running, RpcError> {
+        let parked = self.lock().remove(&ticket);
+        let mut running = parked.ok_or_else(seal::refused)?.running;
+        running.line.lead_to(line);
+        running.answer(responses);
+        Ok(running)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Parked>> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Parked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Parked({})", self.caller)
+    }
+}

@@ -1,0 +1,145 @@
+//! Whose turn it is.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::sleep;
+
+use crate::config::CallLimits;
+use crate::gateway::limits::{Gate, Overloaded, Pass};
+use crate::names::{CallerName, ServerName};
+
+fn gate(calls_per_caller: usize, calls_per_server: usize, waiting: usize) -> Gate {
+    Gate::new(CallLimits { calls_per_caller, calls_per_server, waiting, ..CallLimits::default() })
+}
+
+fn caller(name: &str) -> CallerName {
+    CallerName::parse(name).unwrap()
+}
+
+fn server(name: &str) -> ServerName {
+    ServerName::parse(name).unwrap()
+}
+
+async fn enter(gate: &Gate, who: &str, at: &str) -> Result<Pass, Overloaded> {
+    gate.enter(&caller(who), Some(&server(at))).await
+}
+
+fn at_once(gate: &Gate, who: &str, at: &str) -> Option<Result<Pass, Overloaded>> {
+    enter(gate, who, at).now_or_never()
+}
+
+#[tokio::test(start_paused = true)]
+async fn l94_one_callers_flood_leaves_room_at_its_server_and_takes_none_elsewhere() {
+    let gate = gate(100, 8, 32);
+    let held: Vec<Pass> = (0..4).map(|_| at_once(&gate, "flood", "slow").unwrap().unwrap()).collect();
+    assert!(at_once(&gate, "flood", "slow").is_none(), "half of the server is the most for one caller");
+    assert!(at_once(&gate, "other", "slow").unwrap().is_ok(), "another finds room");
+    assert!(at_once(&gate, "flood", "quick").unwrap().is_ok(), "and so does the same one elsewhere");
+    drop(held);
+    assert!(at_once(&gate, "flood", "slow").unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l94_turns_go_round_the_callers() {
+    let gate = gate(100, 2, 800);
+    let order = Arc::new(Mutex::new(String::new()));
+    let first = [at_once(&gate, "x", "s").unwrap().unwrap(), at_once(&gate, "y", "s").unwrap().unwrap()];
+    let mut tasks = Vec::new();
+    for who in ["a", "a", "a", "a", "b", "b", "c"] {
+        let (gate, order) = (gate.clone(), Arc::clone(&order));
+        tasks.push(tokio::spawn(async move {
+            let _pass = enter(&gate, who, "s").await.unwrap();
+            order.lock().unwrap().push_str(who);
+            sleep(Duration::from_secs(1)).await;
+        }));
+        tokio::task::yield_now().await;
+    }
+    let [x, y] = first;
+    drop(x);
+    sleep(Duration::from_millis(500)).await;
+    drop(y);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), "abcabaa");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l94_a_full_queue_refuses_at_once_and_another_queue_does_not_mind() {
+    let gate = gate(100, 2, 16);
+    let _held = at_once(&gate, "a", "stuck").unwrap().unwrap();
+    let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(async { enter(&gate, "a", "stuck").await })).collect();
+    assert!(waiting.iter_mut().all(|w| w.now_or_never().is_none()));
+    let refused = at_once(&gate, "a", "stuck").unwrap().unwrap_err();
+    assert!(refused.retry_after > Duration::ZERO);
+    let _bob = at_once(&gate, "b", "stuck").unwrap().unwrap();
+    let mut bob = Box::pin(async { enter(&gate, "b", "stuck").await });
+    assert!((&mut bob).now_or_never().is_none(), "another caller still waits where one has too many");
+    assert!(at_once(&gate, "a", "fine").unwrap().is_ok());
+    // Whoever stops waiting makes room for another.
+    waiting.pop();
+    assert!(at_once(&gate, "a", "stuck").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l94_a_rate_has_a_burst_and_refills() {
+    let limits = CallLimits { requests_per_second: Some(2.0), burst: Some(3), ..CallLimits::default() };
+    let gate = Gate::new(limits);
+    let ann = caller("ann");
+    assert!((0..3).all(|_| gate.arrive(&ann).is_ok()));
+    let wait = gate.arrive(&ann).unwrap_err().retry_after;
+    assert!(wait <= Duration::from_millis(500), "{wait:?}");
+    assert!(gate.arrive(&caller("bob")).is_ok(), "each has its own");
+    sleep(wait).await;
+    assert!(gate.arrive(&ann).is_ok() && gate.arrive(&ann).is_err());
+    let limits = CallLimits { server_calls_per_second: Some(1.0), ..CallLimits::default() };
+    let gate = Gate::new(limits);
+    assert!(at_once(&gate, "a", "s").unwrap().is_ok() && at_once(&gate, "b", "s").unwrap().is_ok());
+    assert!(at_once(&gate, "c", "s").unwrap().is_err());
+    assert!(at_once(&gate, "c", "t").unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l94_whatever_comes_and_goes_no_limit_is_passed_and_no_place_is_lost() {
+    const CALLERS: usize = 5;
+    const SERVERS: usize = 3;
+    let gate = gate(6, 8, 64);
+    let counts = Arc::new([const { AtomicUsize::new(0) }; CALLERS + SERVERS]);
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut tasks = Vec::new();
+    for _ in 0..3000 {
+        let (who, at) = (random.usize(..CALLERS), random.usize(..SERVERS));
+        let (hold, patience) = (random.u64(1..40), random.u64(1..400));
+        let (start, gate, counts) = (random.u64(..4000), gate.clone(), Arc::clone(&counts));
+        tasks.push(tokio::spawn(async move {
+            sleep(Duration::from_millis(start)).await;
+            let (name, place) = (format!("c{who}"), format!("s{at}"));
+            let entering = enter(&gate, &name, &place);
+            let Ok(Ok(_pass)) = tokio::time::timeout(Duration::from_millis(patience), entering).await else {
+                return 0;
+            };
+            let calls = counts[who].fetch_add(1, Ordering::SeqCst) + 1;
+            let busy = counts[CALLERS + at].fetch_add(1, Ordering::SeqCst) + 1;
+            assert!(calls <= 6 && busy <= 8, "{calls} {busy}");
+            sleep(Duration::from_millis(hold)).await;
+            counts[who].fetch_sub(1, Ordering::SeqCst);
+            counts[CALLERS + at].fetch_sub(1, Ordering::SeqCst);
+            1
+        }));
+    }
+    let mut through = 0;
+    for task in tasks {
+        through += task.await.unwrap();
+    }
+    assert!(through > 1000, "{through}");
+    // Every place is free again.
+    for at in 0..SERVERS {
+        let place = format!("s{at}");
+        let all: Vec<_> = (0..4).map(|_| at_once(&gate, "c0", &place).unwrap().unwrap()).collect();
+        let rest: Vec<_> = (0..4).map(|_| at_once(&gate, "c1", &place).unwrap().unwrap()).collect();
+        assert_eq!(all.len() + rest.len(), 8);
+    }
+}

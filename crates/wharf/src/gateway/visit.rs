@@ -1,0 +1,158 @@
+//! One request of a caller, on its way through: what it says beside the matter itself, and the way back.
+
+use std::sync::Arc;
+
+use super::line::Line;
+use crate::ask::Asker;
+use crate::call::{OnLog, Relayed};
+use crate::connect::Told;
+use crate::mcp::{LogLevel, meta, method};
+use crate::wire::{Json, Members};
+
+/// A request on its way through.
+#[derive(Clone, Debug)]
+pub(super) struct Visit {
+    pub(super) line: Line,
+    pub(super) relayed: Arc<Relayed>,
+}
+
+/// What a caller says beside the matter itself.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// The token under which it wants to hear of progress.
+    pub(super) token: Option<Json>,
+    /// Its capabilities, where they come with every request.
+    pub(super) capabilities: Option<Json>,
+    /// From which level on it wants the log, where that comes with every request.
+    pub(super) log_level: Option<Json>,
+    /// Members of `_meta` that go on to the server.
+    meta: Members,
+    /// Answers to what was asked before.
+    pub(super) responses: Option<Json>,
+    /// What came with those questions.
+    pub(super) state: Option<Json>,
+    /// Members of the parameters that nobody here knows.
+    more: Members,
+}
+
+/// Members of the parameters that have a meaning here, or on one side only.
+const KNOWN: [&str; 7] = ["name", "uri", "arguments", "_meta", "inputResponses", "requestState", "task"];
+/// Keys of `_meta` that are between two neighbours.
+const BETWEEN_NEIGHBOURS: [&str; 7] = [
+    meta::PROGRESS_TOKEN,
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_CAPABILITIES,
+    meta::CLIENT_INFO,
+    meta::SERVER_INFO,
+    meta::LOG_LEVEL,
+    meta::SUBSCRIPTION_ID,
+];
+
+// === impl Said ===
+
+impl Said {
+    pub(super) fn read(params: Option<&Json>) -> Self {
+        let Some(params) = params else { return Self::default() };
+        let mut more = Members::default();
+        more.append_without(params, &KNOWN);
+        let [told, responses, state] = params.pick(["_meta", "inputResponses", "requestState"]);
+        let Some(told) = told else { return Self { responses, state, more, ..Self::default() } };
+        let [token, capabilities, log_level] =
+            told.pick([meta::PROGRESS_TOKEN, meta::CLIENT_CAPABILITIES, meta::LOG_LEVEL]);
+        let mut meta = Members::default();
+        meta.append_without(&told, &BETWEEN_NEIGHBOURS);
+        Self { token, capabilities, log_level, meta, responses, state, more }
+    }
+
+    /// The log level, if it is one.
+    pub(super) fn level(&self) -> Option<LogLevel> {
+        LogLevel::parse(&self.log_level.as_ref()?.to::<String>().ok()?)
+    }
+}
+
+// === impl Visit ===
+
+impl Visit {
+    /// Of a modern caller: it answers questions with requests of its own.
+    pub(super) fn modern(said: Said, line: Line, asker: Arc<dyn Asker>) -> Self {
+        line.report_as(said.token.clone());
+        let level = said.level();
+        let on_log = level.map(|level| on_log(&line, Some(level)));
+        let told = Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta };
+        let Said { responses, state, more, .. } = said;
+        let (returns_questions, alone) = (true, true);
+        let relayed = Relayed { told, asker, on_log, responses, state, more, returns_questions, alone };
+        Self { line, relayed: Arc::new(relayed) }
+    }
+
+    /// Of a legacy caller: it is asked by requests, and said once what it can and from which level on it wants the log.
+    pub(super) fn legacy(said: Said, line: Line, asker: Arc<dyn Asker>, level: Option<LogLevel>) -> Self {
+        line.report_as(said.token.clone());
+        let log_level = level.map(|level| Json::of(level.as_str()));
+        let told = Told { capabilities: Some(asker.capabilities()), log_level, meta: said.meta };
+        let on_log = Some(on_log(&line, level));
+        let (responses, state, more) = (None, None, said.more);
+        let (returns_questions, alone) = (false, false);
+        let relayed = Relayed { told, asker, on_log, responses, state, more, returns_questions, alone };
+        Self { line, relayed: Arc::new(relayed) }
+    }
+}
+
+fn on_log(line: &Line, from: Option<LogLevel>) -> OnLog {
+    let line = line.clone();
+    Arc::new(move |params| line.log(from, params))
+}
+
+/// What of a caller's capabilities can be relayed to a modern server: what it says that it answers, and nothing that
+/// only its own era has.
+pub(super) fn for_modern(capabilities: &Json) -> Json {
+    relayable(capabilities, |_| Json::empty_object())
+}
+
+/// The same for a legacy server. Only a legacy caller can tell that its roots have changed.
+pub(super) fn for_legacy(capabilities: &Json) -> Json {
+    relayable(capabilities, Json::clone)
+}
+
+fn relayable(capabilities: &Json, roots: impl Fn(&Json) -> Json) -> Json {
+    let picked = capabilities.pick(["elicitation", "sampling", "roots", "experimental", "extensions"]);
+    let [elicitation, sampling, folders, experimental, extensions] =
+        picked.map(|value| value.filter(Json::is_object));
+    let mut all = Members::new();
+    for (key, value) in [("elicitation", elicitation), ("sampling", sampling)] {
+        if let Some(value) = value {
+            all.json(key, &value);
+        }
+    }
+    if let Some(folders) = folders {
+        all.json("roots", &roots(&folders));
+    }
+    for (key, value) in [("experimental", experimental), ("extensions", extensions)] {
+        if let Some(value) = value {
+            all.json(key, &value);
+        }
+    }
+    all.to_json()
+}
+
+/// Whether a caller said that it answers this kind of question. Nobody is asked what they did not offer.
+pub(super) fn offers(capabilities: &Json, name: &str, params: Option<&Json>) -> bool {
+    let has = |key: &str| capabilities.member(key).filter(Json::is_object);
+    match name {
+        method::ROOTS_LIST => has("roots").is_some(),
+        method::SAMPLING => has("sampling").is_some_and(|sampling| {
+            let wants_tools =
+                params.is_some_and(|p| p.pick(["tools", "toolChoice"]).iter().any(Option::is_some));
+            !wants_tools || sampling.member("tools").is_some()
+        }),
+        method::ELICIT => has("elicitation").is_some_and(|modes| {
+            let mode = params.and_then(|p| p.member("mode")).and_then(|mode| mode.to::<String>().ok());
+            match mode.as_deref().unwrap_or("form") {
+                // Before there were modes, to elicit was to ask for a form.
+                "form" => modes.member("form").is_some() || Members::of(&modes).is_empty(),
+                mode => modes.member(mode).is_some(),
+            }
+        }),
+        _ => false,
+    }
+}

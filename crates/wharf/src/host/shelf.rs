@@ -1,0 +1,107 @@
+//! A list of a server, kept as long as it is true.
+//!
+//! In: a connection, and a way to ask. Out: the list, asked for once however many want it, and again only over another
+//! connection or when the server said that it changed. What was seen last stays when the server is gone.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::Mutex;
+
+use super::peer::HostPeer;
+use crate::catalog::ListKind;
+use crate::connect::Connection;
+use crate::error::Result;
+use crate::names::ServerName;
+
+/// A place for one list.
+pub(super) struct Shelf<V> {
+    kind: ListKind,
+    seen: ArcSwapOption<Seen<V>>,
+    /// Held while the server is asked.
+    asking: Mutex<()>,
+}
+
+/// What was seen, and over which connection; over none if it was only told by the store.
+struct Seen<V> {
+    connection: Option<u64>,
+    list: V,
+}
+
+/// Word of a change that is being looked into. If that comes to nothing, the word still stands.
+struct Change<'a> {
+    peer: &'a HostPeer,
+    server: &'a ServerName,
+    kind: ListKind,
+    open: bool,
+}
+
+// === impl Shelf ===
+
+impl<V: Clone> Shelf<V> {
+    pub(super) fn new(kind: ListKind) -> Self {
+        Self { kind, seen: ArcSwapOption::empty(), asking: Mutex::default() }
+    }
+
+    /// What was seen last, if anything was.
+    pub(super) fn last(&self) -> Option<V> {
+        self.seen.load().as_ref().map(|seen| seen.list.clone())
+    }
+
+    /// Whether what was seen last came over this connection.
+    pub(super) fn is_of(&self, connection: &Connection) -> bool {
+        self.seen.load().as_ref().is_some_and(|seen| seen.connection == Some(connection.number()))
+    }
+
+    /// Puts there what the store says, unless something was seen meanwhile. Gives what is there then.
+    pub(super) fn recall(&self, list: V) -> V {
+        let recalled = Arc::new(Seen { connection: None, list });
+        self.seen.compare_and_swap(&None::<Arc<Seen<V>>>, Some(Arc::clone(&recalled)));
+        self.last().unwrap_or_else(|| recalled.list.clone())
+    }
+
+    /// Takes over what another saw, as `change` makes it.
+    pub(super) fn adopt(&self, other: &Self, change: impl FnOnce(V) -> V) {
+        if let Some(seen) = &*other.seen.load() {
+            let list = change(seen.list.clone());
+            self.seen.store(Some(Arc::new(Seen { connection: seen.connection, list })));
+        }
+    }
+
+    /// The list as it is now. `lasts` says whether it stays true until the server says otherwise. `ask` is told whether
+    /// the server said so.
+    pub(super) async fn look<F: Future<Output = Result<V>>>(
+        &self,
+        connection: &Connection,
+        peer: Option<&HostPeer>,
+        lasts: bool,
+        ask: impl FnOnce(bool) -> F,
+    ) -> Result<V> {
+        let _asked_once = self.asking.lock().await;
+        let server = connection.server();
+        let changed = peer.is_some_and(|peer| peer.take_changed(server, self.kind));
+        if !changed
+            && lasts
+            && let Some(seen) = &*self.seen.load()
+            && seen.connection == Some(connection.number())
+        {
+            return Ok(seen.list.clone());
+        }
+        let mut change = peer.map(|peer| Change { peer, server, kind: self.kind, open: changed });
+        let list = ask(changed).await?;
+        if let Some(change) = &mut change {
+            change.open = false;
+        }
+        let seen = Seen { connection: Some(connection.number()), list: list.clone() };
+        self.seen.store(Some(Arc::new(seen)));
+        Ok(list)
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            self.peer.mark_changed(self.server, self.kind);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! WebSockets, from either side: the request that becomes one, and text frames within limits.
+//!
+//! In: a permit, or a connection that a caller's request was upgraded on. Out: whole text messages. There is no
+//! compression, and what is not text, not masked as it should be, or too large ends the connection.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
+use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+
+use super::dial::Connector;
+use super::error::{chain, shown};
+use super::{HttpClient, NetError};
+use crate::policy::ConnectPermit;
+use crate::text::Foreign;
+
+type Frames = WebSocketStream<TokioIo<Upgraded>>;
+
+/// A connection that carries text messages both ways.
+pub(crate) struct WebSocket(Frames);
+
+/// The half that reads.
+pub(crate) struct Hearing(SplitStream<Frames>);
+
+/// The half that writes.
+pub(crate) struct Speaking {
+    sink: SplitSink<Frames, Message>,
+    next_ping: Instant,
+}
+
+/// How the reading ended.
+#[derive(Debug)]
+pub(crate) enum FrameEnd {
+    /// The other side went away.
+    Over(String),
+    /// The other side broke the rules.
+    Broken(CloseCode, String),
+}
+
+/// How often the other side is asked whether it lives.
+const PING: Duration = Duration::from_secs(30);
+/// After so much silence it does not. A message that takes longer to arrive is of no use to anybody any more.
+const SILENCE: Duration = Duration::from_secs(120);
+/// The largest head of an answer.
+const HEAD: usize = 64 * 1024;
+/// The name of what is spoken.
+const MCP: &str = "mcp";
+/// Why a connection is closed that is not needed any more.
+pub(crate) const CLOSING: CloseCode = CloseCode::Away;
+
+impl HttpClient {
+    /// The WebSocket that a permit names. Messages of more than `limit` bytes end it.
+    pub(crate) async fn websocket(
+        &self,
+        permit: &ConnectPermit,
+        headers: HeaderMap,
+        limit: usize,
+    ) -> Result<WebSocket, NetError> {
+        let url = permit.url().expose();
+        let host = Foreign::new(url.host_str().unwrap_or_default());
+        let uri: Uri = url.as_str().parse().map_err(|_| NetError::OtherOrigin { to: shown(url) })?;
+        let connector = Connector::new(permit, &self.options, self.tls.clone());
+        let after = self.options.connect_timeout;
+        let opening = open(&connector, &uri, headers);
+        let upgraded = timeout(after, opening).await.map_err(|_| NetError::Timeout { host, after })??;
+        Ok(WebSocket::new(upgraded, Role::Client, limit).await)
+    }
+}
+
+/// Asks for the upgrade. A redirect is not followed: its target was judged by nobody.
+async fn open(connector: &Connector, uri: &Uri, mut headers: HeaderMap) -> Result<Upgraded, NetError> {
+    let broken = |error: hyper::Error| NetError::Broken { reason: chain(&error) };
+    let stream = connector.connect(uri).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+        .max_buf_size(HEAD)
+        .handshake(stream)
+        .await
+        .map_err(broken)?;
+    // It ends with the upgrade, or when the sender is dropped.
+    tokio::spawn(connection.with_upgrades());
+    let key = generate_key();
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    for (name, value) in [
+        (header::HOST, host),
+        (header::CONNECTION, "Upgrade"),
+        (header::UPGRADE, "websocket"),
+        (header::SEC_WEBSOCKET_VERSION, "13"),
+        (header::SEC_WEBSOCKET_KEY, &key),
+        (header::SEC_WEBSOCKET_PROTOCOL, MCP),
+    ] {
+        let value = HeaderValue::from_str(value).map_err(|_| NetError::NotSent)?;
+        headers.insert(name, value);
+    }
+    let mut request = Request::new(Empty::<Bytes>::new());
+    *request.uri_mut() = uri.path_and_query().map_or("/", |path| path.as_str()).parse().unwrap_or_default();
+    *request.headers_mut() = headers;
+    let response = sender.send_request(request).await.map_err(broken)?;
+    check(&response, &key)?;
+    hyper::upgrade::on(response).await.map_err(broken)
+}
+
+/// Whether an answer is a yes, to us and to nobody else.
+fn check(response: &Response<Incoming>, key: &str) -> Result<(), NetError> {
+    let status = response.status();
+    let refuse = |reason: &str| Err(NetError::NotUpgraded { status: status.as_u16(), reason: reason.into() });
+    let value = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
+    if status.is_redirection() {
+        let to = value(header::LOCATION).and_then(|to| url::Url::parse(to).ok());
+        let to = to.map_or_else(|| Foreign::new("elsewhere"), |to| shown(&to));
+        return Err(NetError::Redirect { to, reason: "a WebSocket is not looked for elsewhere" });
+    }
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        return refuse("");
+    }
+    if !value(header::UPGRADE).is_some_and(|to| to.eq_ignore_ascii_case("websocket")) {
+        return refuse("it switches to another protocol");
+    }
+    if value(header::SEC_WEBSOCKET_ACCEPT) != Some(&accept_key(key)) {
+        return refuse("it does not answer the key it was sent");
+    }
+    // Many servers never say what is spoken.
+    if value(header::SEC_WEBSOCKET_PROTOCOL).is_some_and(|spoken| spoken != MCP) {
+        return refuse("it wants to speak another protocol than `mcp`");
+    }
+    if response.headers().contains_key(header::SEC_WEBSOCKET_EXTENSIONS) {
+        return refuse("it uses an extension that nobody asked for");
+    }
+    Ok(())
+}
+
+/// What proves that a key was read.
+pub(crate) fn accept_key(key: &str) -> String {
+    derive_accept_key(key.as_bytes())
+}
+
+// === impl WebSocket ===
+
+impl WebSocket {
+    /// A connection on which a caller's request was upgraded.
+    pub(crate) async fn of_caller(upgraded: Upgraded, limit: usize) -> Self {
+        Self::new(upgraded, Role::Server, limit).await
+    }
+
+    async fn new(upgraded: Upgraded, role: Role, limit: usize) -> Self {
+        let config = WebSocketConfig::default().max_message_size(Some(limit)).max_frame_size(Some(limit));
+        Self(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), role, Some(config)).await)
+    }
+
+    pub(crate) fn split(self) -> (Speaking, Hearing) {
+        let (sink, stream) = self.0.split();
+        (Speaking { sink, next_ping: Instant::now() + PING }, Hearing(stream))
+    }
+}
+
+// === impl Hearing ===
+
+impl Hearing {
+    /// The next whole message. Questions whether we live are answered on the way.
+    pub(crate) async fn next(&mut self) -> Result<Bytes, FrameEnd> {
+        loop {
+            let Ok(frame) = timeout(SILENCE, self.0.next()).await else {
+                return Err(FrameEnd::Over(format!("nothing came from it for {SILENCE:?}")));
+            };
+            return match frame {
+                Some(Ok(Message::Text(text))) => Ok(text.into()),
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+                Some(Ok(Message::Binary(_))) => Err(FrameEnd::Broken(
+                    CloseCode::Unsupported,
+                    "it sends binary frames, where messages are text".into(),
+                )),
+                Some(Ok(Message::Close(why))) => Err(FrameEnd::Over(closed(why.as_ref()))),
+                Some(Err(error)) => Err(FrameEnd::of(error)),
+                None => Err(FrameEnd::Over(closed(None))),
+            };
+        }
+    }
+}
+
+fn closed(why: Option<&CloseFrame>) -> String {
+    match why {
+        Some(why) if !why.reason.is_empty() => {
+            format!("it closed the socket ({}): {}", why.code, crate::text::Escaped(&why.reason))
+        }
+        Some(why) => format!("it closed the socket ({})", why.code),
+        None => "it closed the socket".into(),
+    }
+}
+
+// === impl Speaking ===
+
+impl Speaking {
+    /// Writes one message.
+    pub(crate) async fn say(&mut self, text: String) -> Result<(), String> {
+        self.sink.send(Message::text(text)).await.map_err(|error| chain(&error))
+    }
+
+    /// Waits, and asks from time to time whether the other side lives. Its answers are heard by the other half.
+    pub(crate) async fn keep_alive_until<T>(&mut self, done: impl Future<Output = T>) -> T {
+        tokio::pin!(done);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut done => return done,
+                () = tokio::time::sleep_until(self.next_ping) => {
+                    self.next_ping = Instant::now() + PING;
+                    // Whether it arrived is seen by whether it is answered.
+                    let _ = self.sink.send(Message::Ping(Bytes::new())).await;
+                }
+            }
+        }
+    }
+
+    /// Says goodbye, and waits for the other side's.
+    pub(crate) async fn close(&mut self, code: CloseCode, mut hearing: Hearing) {
+        let why = CloseFrame { code, reason: "".into() };
+        if self.sink.send(Message::Close(Some(why))).await.is_ok() {
+            while let Some(Ok(_)) = hearing.0.next().await {}
+        }
+    }
+}
+
+// === impl FrameEnd ===
+
+impl FrameEnd {
+    fn of(error: WsError) -> Self {
+        match error {
+            WsError::Capacity(CapacityError::MessageTooLong { size, max_size }) => Self::Broken(
+                CloseCode::Size,
+                format!("its message has {size} bytes, more than the limit of {max_size}"),
+            ),
+            WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Self::Over("it hung up".into()),
+            WsError::Utf8(_) => Self::Broken(CloseCode::Invalid, "its text is not UTF-8".into()),
+            error @ (WsError::Protocol(_) | WsError::Capacity(_) | WsError::AttackAttempt) => {
+                Self::Broken(CloseCode::Protocol, chain(&error))
+            }
+            WsError::ConnectionClosed | WsError::AlreadyClosed => Self::Over(closed(None)),
+            error => Self::Over(chain(&error)),
+        }
+    }
+
+    /// What the other side is told of it.
+    pub(crate) fn code(&self) -> CloseCode {
+        match self {
+            Self::Over(_) => CloseCode::Normal,
+            Self::Broken(code, _) => *code,
+        }
+    }
+}
