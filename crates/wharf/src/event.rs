@@ -251,12 +251,13 @@ impl Invocation {
     #[must_use]
     pub fn with_result(mut self, result: Json, arguments: &Json) -> Self {
         let small = arguments.bytes().len() <= KEPT;
-        let redactor = match small {
-            true => self.arguments.redactor.clone(),
-            false => Redacted::new(arguments.clone(), self.arguments.redactor.clone()).secrets(),
-        };
-        let told = small.then(|| arguments.clone());
-        self.result = Redacted { json: result, redactor, told }.kept();
+        self.result.json = result;
+        if small {
+            self.result.told = Some(arguments.clone());
+        } else {
+            self.result.redactor = Redacted::new(arguments.clone(), self.result.redactor).secrets();
+        }
+        self.result = self.result.kept();
         self
     }
 }

@@ -100,7 +100,7 @@ impl Asker for Messenger {
             let talk = talk.upgrade().ok_or_else(gone)?;
             let (id, answer) = talk.asks.register()?;
             let mut pending = Pending { talk: Arc::clone(&talk), id, said: None };
-            let question = request(id, &method, &params);
+            let question = request(id, &method, params);
             let said = line.into_iter().chain(talk.lines()).find(|line| line.ask(&question));
             pending.said = Some(said.ok_or_else(gone)?);
             answer.await.map_err(|_| gone())?

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -129,13 +130,14 @@ struct Parts {
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
     /// The members of `result` or `params`, where it is an object of a few members whose keys have no escapes.
-    outline: Vec<Member>,
+    outline: Option<Arc<[Member]>>,
 }
 
 impl Parts {
     fn read(frame: &[u8], scanner: &Scanner<'_>) -> Result<Self, JsonError> {
         let mut parts = Self::default();
-        let mut outline = Vec::new();
+        let mut outline: [Member; OUTLINE] = Default::default();
+        let mut seen = 0;
         let mut others = HashSet::new();
         let mut twice = None;
         let outer = |key: Range<usize>, value: Range<usize>| {
@@ -158,25 +160,28 @@ impl Parts {
         };
         let mut plain = true;
         let inner = |key: Range<usize>, value| {
-            plain &= outline.len() < OUTLINE && !frame[key.clone()].contains(&b'\\');
+            plain &= seen < OUTLINE && !frame[key.clone()].contains(&b'\\');
             if plain {
-                outline.push((key, value));
+                outline[seen] = (key, value);
+                seen += 1;
             }
             Ok(())
         };
         let is_outlined = |key: &[u8]| key == b"\"result\"" || key == b"\"params\"";
         let walked = scanner.members_within(is_outlined, outer, inner);
         walked.map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
-        if !plain {
-            outline.clear();
-        }
+        // A message with both is none of the protocol's: whose members are whose is not looked at.
+        let start = match (&parts.result, &parts.params) {
+            (Some(place), None) | (None, Some(place)) if plain && seen > 0 => Some(place.start),
+            _ => None,
+        };
+        let outline = start.map(|start| Json::outline(start, &outline[..seen]));
         Ok(Self { outline, ..parts })
     }
 
     fn into_message(mut self, frame: &Bytes) -> Result<Message, Malformed> {
         let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
-        let id = part(&self.id);
-        let reply_id = reply_id(id.as_ref());
+        let reply_id = reply_id(self.id.clone().map(|place| &frame[place]));
         // The ids of the other side's requests are its own: one of them must not end a call of ours.
         let is_answer = self.method.is_none() || self.result.is_some() || self.error.is_some();
         let call = reply_id.number().filter(|_| is_answer);
@@ -186,16 +191,9 @@ impl Parts {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.
-        let mut outline = std::mem::take(&mut self.outline);
-        // A message with both is none of the protocol's: whose members are whose is not looked at.
-        if self.result.is_some() && self.params.is_some() {
-            outline.clear();
-        }
-        let mut outlined = |place: Range<usize>| match outline.is_empty() {
-            false => Json::outlined(frame, place, std::mem::take(&mut outline)),
-            true => Json::part(frame, place),
-        };
-        let (result, params) = (self.result.clone().map(&mut outlined), self.params.clone().map(outlined));
+        let outline = self.outline.take();
+        let outlined = |place: Range<usize>| Json::outlined(frame, place, outline.clone());
+        let (result, params) = (self.result.clone().map(outlined), self.params.clone().map(outlined));
         let error = part(&self.error).filter(|e| !e.is_null());
         let result = result.filter(|r| error.is_none() || !r.is_null());
 
@@ -204,7 +202,7 @@ impl Parts {
                 return Err(malformed("both `method` and `result` or `error`"));
             }
             let method: String = method.to().map_err(|_| malformed("`method` is not a string"))?;
-            return match id {
+            return match part(&self.id) {
                 Some(id) if !matches!(first_visible(id.bytes()), Some(b'"' | b'-' | b'0'..=b'9')) => {
                     Err(malformed("the id of a request is neither a string nor a number"))
                 }
@@ -247,12 +245,12 @@ impl ReplyId {
     }
 }
 
-fn reply_id(id: Option<&Json>) -> ReplyId {
+fn reply_id(id: Option<&[u8]>) -> ReplyId {
     let Some(id) = id else { return ReplyId::Null };
-    if let Some(number) = whole_number(id.bytes()) {
+    if let Some(number) = whole_number(id) {
         return ReplyId::Number(number);
     }
-    let text = id.as_str();
+    let text = std::str::from_utf8(id).unwrap_or_default();
     if text == "null" {
         return ReplyId::Null;
     }
