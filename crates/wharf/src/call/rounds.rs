@@ -87,6 +87,7 @@ impl Errand<'_> {
             let hard = self.hard_timeout.unwrap_or(request.hard_timeout);
             // All rounds together have the time of one call.
             request.hard_timeout = if number == 0 { hard } else { hard.saturating_sub(started.elapsed()) };
+            request.started = (number == 0).then_some(started);
             request.tool = self.tool;
             request.name = self.name;
             request.headers.clone_from(&self.headers);
@@ -136,10 +137,10 @@ fn asked(connection: &Connection, result: &Json, modern: bool) -> Result<Option<
     if !modern {
         return Ok(None);
     }
-    let kind = result.member("resultType");
-    match kind.as_ref().map(Json::as_str) {
-        None | Some("\"complete\"") => Ok(None),
-        Some("\"input_required\"") => {
+    let [kind] = result.peek(["resultType"]);
+    match kind {
+        None | Some(b"\"complete\"") => Ok(None),
+        Some(b"\"input_required\"") => {
             let question: InputRequired = result
                 .to()
                 .map_err(|e| protocol(connection, format!("its `input_required` cannot be read: {e}")))?;
@@ -149,7 +150,7 @@ fn asked(connection: &Connection, result: &Json, modern: bool) -> Result<Option<
             Ok(Some(Question::Input(question)))
         }
         Some(other) => {
-            let shown: String = other.chars().take(60).collect();
+            let shown: String = String::from_utf8_lossy(other).chars().take(60).collect();
             Err(protocol(
                 connection,
                 format!("its result is of the unknown kind {}", crate::text::Escaped(&shown)),

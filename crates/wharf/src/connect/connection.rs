@@ -5,7 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::company::{Companion, Told};
 use super::inbox::{Closed, Failure, Inbox, Strays};
@@ -61,6 +62,8 @@ pub struct Request<'a> {
     pub timeout: Duration,
     /// How long to wait whatever the signs.
     pub hard_timeout: Duration,
+    /// From when on, if not from when it is sent.
+    pub(crate) started: Option<Instant>,
     /// Who hears of progress, in order, before the answer.
     pub on_progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
     /// What the server is told of whoever it is made for, in place of what we say of ourselves.
@@ -90,6 +93,7 @@ impl<'a> Request<'a> {
             headers: Vec::new(),
             timeout,
             hard_timeout,
+            started: None,
             on_progress: None,
             told: None,
             companion: None,
@@ -239,16 +243,18 @@ impl Wire {
             }
             None => (None, None),
         };
+        let started = request.started.unwrap_or_else(Instant::now);
         let (standing, companion) = (request.standing.take(), request.companion.take());
-        let life = Life::new(sink, request.tool.cloned(), standing, companion);
-        let (ticket, answer) = match self.inbox.register(Arc::clone(&life)) {
-            Ok(registered) => registered,
+        let life = Life::new(started, sink, request.tool.cloned(), standing, companion);
+        let ticket = match self.inbox.register(Arc::clone(&life)) {
+            Ok(ticket) => ticket,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
         };
         timekeeper::keep(&self.inbox);
-        let mut flight = InFlight { wire: self, id: ticket.0, landed: request.method == method::INITIALIZE };
+        let mut flight =
+            InFlight { wire: self, id: ticket.0, waits: true, landed: request.method == method::INITIALIZE };
         add_meta(request, base, ticket.0);
-        let frame = wire::request(ticket.0, request.method, &request.params);
+        let frame = wire::request(ticket.0, request.method, std::mem::take(&mut request.params));
         let out = Outgoing {
             id: ticket.0,
             method: request.method,
@@ -258,13 +264,16 @@ impl Wire {
         };
 
         let waiting = Waiting { wire: self, life, timeout: request.timeout, hard: request.hard_timeout };
-        let ended = waiting.run(out, answer, &mut steps, &mut request.on_progress).await;
+        let ended = waiting.run(out, &mut steps, &mut request.on_progress).await;
         flight.landed |= !matches!(ended, Ended::TimedOut(_));
-        drop(flight);
+        flight.waits = !matches!(ended, Ended::Answer(_));
         ended
     }
 
     pub(super) fn judge(&self, ended: Ended, request: &Request<'_>) -> Result<Json> {
+        if let Ended::Answer(Ok(result)) = ended {
+            return Ok(result);
+        }
         let server = self.server.clone();
         match ended {
             Ended::Answer(Ok(result)) => Ok(result),
@@ -377,11 +386,8 @@ impl Ended {
     }
 
     /// It could not be carried, unless its answer came in the same moment.
-    pub(super) fn failed(
-        failure: LinkFailure,
-        answer: &mut oneshot::Receiver<Result<Json, Failure>>,
-    ) -> Self {
-        answer.try_recv().map_or(Self::Failed(failure), |answer| Self::of(answer, Sent(u64::MAX)))
+    pub(super) fn failed(failure: LinkFailure, life: &Life) -> Self {
+        life.take_answer().map_or(Self::Failed(failure), |answer| Self::of(answer, Sent(u64::MAX)))
     }
 }
 
@@ -389,13 +395,14 @@ impl Ended {
 struct InFlight<'a> {
     wire: &'a Wire,
     id: u64,
+    /// Its answer has not come, so it waits in the inbox.
+    waits: bool,
     landed: bool,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let waited = self.wire.inbox.forget(self.id);
-        if waited && !self.landed {
+        if self.waits && self.wire.inbox.forget(self.id) && !self.landed {
             let mut params = Members::new();
             params.number("requestId", self.id).text("reason", "the caller gave up");
             self.wire.link.cancel(wire::notification(method::CANCELLED, &params));

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::life::Life;
 use super::monitor::Monitor;
+use super::reader::Bell;
 use super::{Companion, Peer};
 use crate::mcp::{code, method};
 use crate::names::ServerName;
@@ -21,7 +22,9 @@ use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcE
 pub(crate) struct Inbox {
     pub(crate) server: ServerName,
     pub(crate) limits: Limits,
-    pending: Pending<Waiting>,
+    pending: Pending<Arc<Life>>,
+    /// Whom a pipe wakes.
+    pub(super) bell: Arc<Bell>,
     /// Whether somebody looks who waits long.
     clock: AtomicBool,
     peer: Arc<dyn Peer>,
@@ -33,8 +36,6 @@ pub(crate) struct Inbox {
     unexpected: AtomicUsize,
     /// Requests under way that nobody waits for: they stay open to hear news.
     standing: AtomicUsize,
-    /// The last number that a call went out under.
-    last: AtomicU64,
     counters: Counters,
     /// Requests of the server that are being answered; a server that asks more at once is told to wait.
     asking: Arc<Semaphore>,
@@ -73,11 +74,6 @@ pub struct Strays {
     pub notifications: u64,
 }
 
-struct Waiting {
-    reply: oneshot::Sender<Result<Json, Failure>>,
-    life: Arc<Life>,
-}
-
 #[derive(Default)]
 struct Counters {
     answers: AtomicU64,
@@ -103,6 +99,7 @@ impl Inbox {
             server,
             limits,
             pending: Pending::default(),
+            bell: Bell::new(),
             clock: AtomicBool::new(false),
             peer,
             back: OnceLock::new(),
@@ -110,7 +107,6 @@ impl Inbox {
             batches: AtomicBool::new(false),
             unexpected: AtomicUsize::new(0),
             standing: AtomicUsize::new(0),
-            last: AtomicU64::new(0),
             counters: Counters::default(),
             asking: Arc::new(Semaphore::new(ASKING)),
             answered: Arc::default(),
@@ -129,24 +125,16 @@ impl Inbox {
     }
 
     /// Lets a call wait for its answer.
-    pub(crate) fn register(
-        &self,
-        life: Arc<Life>,
-    ) -> Result<(Ticket, oneshot::Receiver<Result<Json, Failure>>), Closed> {
-        if self.is_idle() {
+    pub(crate) fn register(&self, life: Arc<Life>) -> Result<Ticket, Closed> {
+        if self.unexpected.load(Ordering::Relaxed) > 0 && self.is_idle() {
             self.unexpected.store(0, Ordering::Relaxed);
         }
-        let (reply, answer) = oneshot::channel();
-        match self.pending.insert(Waiting { reply, life }) {
-            Ok(ticket) => {
-                self.last.fetch_max(ticket.0, Ordering::Relaxed);
-                Ok((ticket, answer))
-            }
-            Err(_) => Err(self.closed().unwrap_or_else(|| Closed {
+        self.pending.insert(life).map_err(|_| {
+            self.closed().unwrap_or_else(|| Closed {
                 reason: "too many calls wait on this connection".into(),
                 protocol: false,
-            })),
-        }
+            })
+        })
     }
 
     /// Whether a clock must be started for the calls that wait.
@@ -160,13 +148,17 @@ impl Inbox {
         self.pending.is_empty() || self.clock.swap(true, Ordering::SeqCst)
     }
 
-    /// Tells every call that waits that it takes longer than most. False if none waits.
+    /// Tells every call that waits that it takes longer than most, and leaves the reading of their answers to the task.
+    /// False if none waits.
     pub(super) fn mark_late(&self) -> bool {
         let mut any = false;
-        self.pending.each(|waiting| {
+        self.pending.each(|life| {
             any = true;
-            waiting.life.is_late();
+            life.is_late();
         });
+        if any {
+            self.bell.call_task();
+        }
         any
     }
 
@@ -273,8 +265,8 @@ impl Inbox {
         // A server that answers works. Without this, a connection that is never idle would end some day.
         self.unexpected.store(0, Ordering::Relaxed);
         match self.pending.take(id) {
-            // The receiver may be gone in this very moment: then the caller gave up, which is its right.
-            Some(waiting) => drop(waiting.reply.send(outcome.map_err(Failure::Rpc))),
+            // The caller may have given up in this very moment, which is its right.
+            Some(life) => life.answered(outcome.map_err(Failure::Rpc)),
             None => self.counters.stray_answer(),
         }
     }
@@ -290,9 +282,8 @@ impl Inbox {
     /// Ends the call that a bad frame was meant to answer, where that can be told; the stream goes on.
     pub(crate) fn malformed(&self, malformed: Malformed) {
         self.counters.malformed.fetch_add(1, Ordering::Relaxed);
-        let waiting = malformed.id.and_then(|id| self.pending.take(id));
-        if let Some(waiting) = waiting {
-            drop(waiting.reply.send(Err(Failure::Malformed(malformed.reason))));
+        if let Some(life) = malformed.id.and_then(|id| self.pending.take(id)) {
+            life.answered(Err(Failure::Malformed(malformed.reason)));
         }
     }
 
@@ -304,10 +295,10 @@ impl Inbox {
                 Err(malformed) => malformed.id,
                 Ok(_) => None,
             };
-            if let Some(waiting) = id.and_then(|id| self.pending.take(id)) {
+            if let Some(life) = id.and_then(|id| self.pending.take(id)) {
                 let reason =
                     "it came in a batch, which this revision of the protocol does not have".to_owned();
-                drop(waiting.reply.send(Err(Failure::Malformed(reason))));
+                life.answered(Err(Failure::Malformed(reason)));
             }
         }
     }
@@ -347,12 +338,11 @@ impl Inbox {
     /// Who goes with the call that a message came for, or with the only call that there is.
     fn companion(&self, call: Option<u64>) -> Option<Arc<dyn Companion>> {
         let of = |life: &Life| life.companion.clone();
-        if let Some(found) = call.and_then(|call| self.pending.with(call, |waiting| of(&waiting.life))) {
+        if let Some(found) = call.and_then(|call| self.pending.with(call, |life| of(life))) {
             return found;
         }
         let (mut calls, mut found) = (0, None);
-        self.pending.each(|waiting| {
-            let life = &waiting.life;
+        self.pending.each(|life| {
             // What nobody goes with and is no call of a tool is our own housekeeping.
             if life.standing.is_none() && (life.companion.is_some() || life.tool.is_some()) {
                 (calls, found) = (calls + 1, of(life));
@@ -388,8 +378,8 @@ impl Inbox {
             first
         });
         let why = self.closed().unwrap_or(why);
-        for waiting in self.pending.close() {
-            drop(waiting.reply.send(Err(Failure::Closed(why.clone()))));
+        for life in self.pending.close() {
+            life.answered(Err(Failure::Closed(why.clone())));
         }
     }
 

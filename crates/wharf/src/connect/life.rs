@@ -1,15 +1,15 @@
 //! What is known of a call that waits: when the server last gave a sign of it, and who hears how far it is.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_util::task::AtomicWaker;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Companion;
+use super::inbox::Failure;
 use crate::names::ToolName;
 use crate::text::Foreign;
 use crate::wire::Json;
@@ -18,9 +18,9 @@ use crate::wire::Json;
 pub(crate) struct Life {
     started: Instant,
     last_ms: AtomicU64,
-    /// It takes longer than most: from now on its deadline is watched.
-    late: AtomicBool,
-    waiting: AtomicWaker,
+    end: Mutex<End>,
+    /// Whether the answer came, without a lock.
+    is_answered: AtomicBool,
     sink: Option<mpsc::Sender<Progress>>,
     /// The tool, if it is a call of one.
     pub(crate) tool: Option<ToolName>,
@@ -28,6 +28,24 @@ pub(crate) struct Life {
     pub(crate) standing: Option<mpsc::Sender<Json>>,
     /// Who goes with it, if it is made for somebody else.
     pub(crate) companion: Option<Arc<dyn Companion>>,
+}
+
+/// What the server says to a call in the end.
+pub(crate) type Answer = Result<Json, Failure>;
+
+/// What a call waits for.
+#[derive(Debug, Default)]
+struct End {
+    answer: Option<Answer>,
+    /// It takes longer than most: from now on its deadline is watched.
+    late: bool,
+    waiting: Option<Waker>,
+}
+
+/// What a call waited for.
+pub(crate) enum Sign {
+    Answer(Answer),
+    Late,
 }
 
 /// How far a call is.
@@ -47,16 +65,17 @@ pub struct Progress {
 
 impl Life {
     pub(crate) fn new(
+        started: Instant,
         sink: Option<mpsc::Sender<Progress>>,
         tool: Option<ToolName>,
         standing: Option<mpsc::Sender<Json>>,
         companion: Option<Arc<dyn Companion>>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            started: Instant::now(),
+            started,
             last_ms: AtomicU64::new(0),
-            late: AtomicBool::new(false),
-            waiting: AtomicWaker::new(),
+            end: Mutex::default(),
+            is_answered: AtomicBool::new(false),
             sink,
             tool,
             standing,
@@ -66,17 +85,62 @@ impl Life {
 
     /// Says that the call takes longer than most.
     pub(crate) fn is_late(&self) {
-        self.late.store(true, Ordering::Release);
-        self.waiting.wake();
+        self.change(|end| end.late = true);
     }
 
-    /// Waits until the call takes longer than most.
-    pub(crate) async fn until_late(&self) {
-        std::future::poll_fn(|cx| {
-            self.waiting.register(cx.waker());
-            if self.late.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+    /// The answer came. The first one stands.
+    pub(crate) fn answered(&self, answer: Answer) {
+        self.is_answered.store(true, Ordering::Relaxed);
+        self.change(|end| end.answer = end.answer.take().or(Some(answer)));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut End)) {
+        let mut end = self.lock();
+        change(&mut end);
+        let waiting = end.waiting.take();
+        drop(end);
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
+    }
+
+    /// Waits for the answer, or until the call takes longer than most.
+    pub(crate) fn poll_sign(&self, cx: &Context<'_>) -> Poll<Sign> {
+        let mut end = self.lock();
+        match end.answer.take() {
+            Some(answer) => Poll::Ready(Sign::Answer(answer)),
+            None if end.late => Poll::Ready(Sign::Late),
+            None => end.wait(cx.waker()),
+        }
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn poll_answer(&self, cx: &Context<'_>) -> Poll<Answer> {
+        let mut end = self.lock();
+        match end.answer.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => end.wait(cx.waker()),
+        }
+    }
+
+    /// The answer, if it is there.
+    pub(crate) fn take_answer(&self) -> Option<Answer> {
+        self.lock().answer.take()
+    }
+
+    /// Whether the answer came. For a call that reads it itself: others may learn of it late.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.is_answered.load(Ordering::Relaxed)
+    }
+
+    /// Whoever waits is awake and looks by itself.
+    pub(crate) fn hush(&self) {
+        let waiting = self.lock().waiting.take();
+        drop(waiting);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn started(&self) -> Instant {
@@ -95,5 +159,17 @@ impl Life {
             // A caller that does not keep up misses steps of progress, nothing else.
             let _ = sink.try_send(progress);
         }
+    }
+}
+
+// === impl End ===
+
+impl End {
+    fn wait<T>(&mut self, waker: &Waker) -> Poll<T> {
+        match &mut self.waiting {
+            Some(waiting) => waiting.clone_from(waker),
+            None => self.waiting = Some(waker.clone()),
+        }
+        Poll::Pending
     }
 }

@@ -2,6 +2,7 @@
 
 use super::http::HttpLink;
 use super::pipe::PipeLink;
+use super::reader::Turn;
 use super::sse::SseLink;
 use super::ws::WsLink;
 use crate::error::StderrTail;
@@ -69,6 +70,14 @@ impl Link {
             Self::Ws(ws) => ws.carry(out),
             Self::Http(http) => http.carry(out).await,
             Self::Sse(sse) => sse.carry(out).await,
+        }
+    }
+
+    /// A turn for a call to read its answer, where answers come as lines.
+    pub(super) fn turn(&self, call: u64) -> Option<Turn<'_>> {
+        match self {
+            Self::Pipe(pipe) => Some(pipe.turn(call)),
+            Self::Ws(_) | Self::Http(_) | Self::Sse(_) => None,
         }
     }
 

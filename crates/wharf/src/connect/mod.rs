@@ -18,6 +18,7 @@ mod monitor;
 mod pipe;
 mod pool;
 mod program;
+mod reader;
 mod sse;
 mod stdio;
 mod timekeeper;

@@ -1,8 +1,9 @@
-//! Messages as lines, over the pipes of a program or a Unix socket: one ordered writer, one reader.
+//! Messages as lines, over the pipes of a program or a Unix socket: one ordered writer, one reader at a time.
 //!
 //! A message is written by whoever sends it, at once, if the pipe has room and nobody waits in front; otherwise it
 //! queues and a task writes it. So the order of sending is the order on the wire, and a lone call costs no detour.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,6 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedWriteHalf, pipe};
 use tokio::sync::Notify;
@@ -19,13 +19,15 @@ use tokio::time::Instant;
 
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
+use super::reader::{Inlet, Reader, Turn};
 use super::stdio::{Child, Ending};
 use crate::error::StderrTail;
-use crate::wire::{Line, Lines, Malformed};
+use crate::wire::Line;
 
 /// The standard input and output of a program, or a socket.
 pub(crate) struct PipeLink {
     writer: Arc<Writer>,
+    reader: Arc<Reader>,
     inbox: Arc<Inbox>,
     /// The program, if we started it.
     child: Option<Child>,
@@ -64,24 +66,23 @@ impl PipeLink {
         stdout: pipe::Receiver,
         inbox: Arc<Inbox>,
     ) -> Self {
-        let source = Source { name: "its standard output", ending: Some(child.ending()) };
-        tokio::spawn(read_on(stdout, Arc::clone(&inbox), source));
-        Self::write_to(Outlet::Stdin(stdin), inbox, Some(child))
+        Self::over(Inlet::Stdout(stdout), Outlet::Stdin(stdin), inbox, Some(child))
     }
 
     /// The same over a socket.
     pub(crate) fn over_socket(stream: UnixStream, inbox: Arc<Inbox>) -> Self {
         let (input, output) = stream.into_split();
-        let source = Source { name: "the socket", ending: None };
-        tokio::spawn(read_on(input, Arc::clone(&inbox), source));
-        Self::write_to(Outlet::Socket(output), inbox, None)
+        Self::over(Inlet::Socket(input), Outlet::Socket(output), inbox, None)
     }
 
-    fn write_to(outlet: Outlet, inbox: Arc<Inbox>, child: Option<Child>) -> Self {
+    fn over(inlet: Inlet, outlet: Outlet, inbox: Arc<Inbox>, child: Option<Child>) -> Self {
         let name = outlet.name();
         let queue = Mutex::new(Queue { pipe: Some(Arc::new(outlet)), bytes: BytesMut::new(), written: 0 });
         let writer = Arc::new(Writer { queue, bell: Notify::new(), name });
         tokio::spawn(write_on(Arc::clone(&writer)));
+        let reader = Arc::new(Reader::new(inlet, Arc::clone(&inbox)));
+        let ending = child.as_ref().map(Child::ending);
+        tokio::spawn(read_on(Reading(Arc::clone(&reader)), Arc::clone(&inbox), ending));
         let back = Arc::downgrade(&writer);
         inbox.answer_through(move |frame| {
             if let Some(writer) = back.upgrade() {
@@ -89,7 +90,7 @@ impl PipeLink {
                 let _ = writer.send(frame);
             }
         });
-        Self { writer, inbox, child }
+        Self { writer, reader, inbox, child }
     }
 
     /// Sends a request, at the first poll. Its answer comes through the reader.
@@ -105,6 +106,11 @@ impl PipeLink {
             }
             Err(reason) => Err(LinkFailure::NotSent(reason)),
         }
+    }
+
+    /// A turn for a call to read its answer itself.
+    pub(super) fn turn(&self, call: u64) -> Turn<'_> {
+        self.reader.turn(call)
     }
 
     /// Whether any byte of a request went into the pipe.
@@ -261,16 +267,19 @@ enum End {
     Exited,
 }
 
-/// What lines are read from.
-struct Source {
-    /// What errors call it.
-    name: &'static str,
-    /// How the program ends that writes it, if it is one of ours.
-    ending: Option<Ending>,
+/// The reading of a server's messages. Dropped, it closes what is read, whoever else knows the reader.
+struct Reading(Arc<Reader>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
 }
 
-/// Reads messages until the server closes its side.
-async fn read_on(mut stdout: impl AsyncRead + Unpin, inbox: Arc<Inbox>, source: Source) {
+/// Reads messages until the server closes its side. `ending` is how the program ends that writes them, if it is one of
+/// ours.
+async fn read_on(reading: Reading, inbox: Arc<Inbox>, ending: Option<Ending>) {
+    let reader = &reading.0;
     // Together, so that a read that has nothing to do with them costs one look at both.
     let mut ends = FuturesUnordered::<Pin<Box<dyn Future<Output = End> + Send>>>::new();
     let closing = Arc::clone(&inbox);
@@ -278,102 +287,58 @@ async fn read_on(mut stdout: impl AsyncRead + Unpin, inbox: Arc<Inbox>, source: 
         closing.until_closed().await;
         End::Closed
     }));
-    if let Some(mut process) = source.ending.clone() {
+    if let Some(mut process) = ending.clone() {
         ends.push(Box::pin(async move {
             process.exited().await;
             End::Exited
         }));
     }
-    let mut lines = Lines::new(inbox.limits.line);
-    let mut banner = Banner { left: inbox.limits.banner_lines };
     // Something that the server started may hold its standard output open for ever: a dead server is at its end too, as
     // soon as what it wrote was read.
     let mut dead_since = None;
     let why = loop {
         let read = tokio::select! {
             biased;
-            read = stdout.read_buf(lines.room()) => read,
+            read = poll_fn(|cx| reader.poll_read(cx)) => read,
             Some(end) = ends.next() => match end {
                 // Closed from our side: the pipe goes, and with it what the server still writes.
                 End::Closed => return,
                 End::Exited => {
                     dead_since = Some(Instant::now());
+                    reader.keep_for_task();
                     continue;
                 }
             },
             // Lazily: as a plain expression it would be made, with a look at the clock, for every read.
             () = async { tokio::time::sleep(LAST_READ).await }, if dead_since.is_some() => {
-                break source.end().await
+                break end(ending, reader.name()).await
             }
         };
         if dead_since.is_some_and(|since| since.elapsed() > LAST_READS) {
-            break source.end().await;
+            break end(ending, reader.name()).await;
         }
         match read {
-            Ok(0) => break source.end().await,
-            Ok(_) => {
-                while let Some(line) = lines.next_line() {
-                    take_line(&inbox, line, &mut banner, source.name);
-                }
-                if inbox.is_closed() {
-                    return;
-                }
-            }
-            Err(e) => break format!("{} cannot be read: {e}", source.name),
+            Ok(0) => break end(ending, reader.name()).await,
+            Ok(_) if inbox.is_closed() => return,
+            Ok(_) => {}
+            Err(e) => break format!("{} cannot be read: {e}", reader.name()),
         }
     };
     // A server may leave its last line break out. Half a message is none: its call ends with the connection.
-    if let Some(Line::Text(text)) = lines.last_line() {
+    if let Some(Line::Text(text)) = reader.finish() {
         inbox.take_last(text);
     }
     inbox.close(Closed { reason: why, protocol: false });
 }
 
-// === impl Source ===
-
-impl Source {
-    /// Why it is at its end.
-    async fn end(self) -> String {
-        match self.ending {
-            Some(ending) => ending.wait().await,
-            None => format!("it closed {}", self.name),
-        }
+/// Why what is read is at its end.
+async fn end(ending: Option<Ending>, name: &str) -> String {
+    match ending {
+        Some(ending) => ending.wait().await,
+        None => format!("it closed {name}"),
     }
 }
 
 /// How long nothing more must come from a dead server until it is taken to be all, and how long it may take altogether.
 const LAST_READ: Duration = Duration::from_millis(50);
 const LAST_READS: Duration = Duration::from_secs(2);
-
-/// How many lines in a row may be no JSON at all: programs print greetings.
-struct Banner {
-    left: usize,
-}
-
-fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner, source: &str) {
-    match line {
-        Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
-            inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
-            if banner.left == 0 {
-                let text = String::from_utf8_lossy(&text);
-                let shown = inbox.monitor.redactor.redact_beginning(&text, 200).into_owned();
-                let reason = format!(
-                    "it writes other things than messages to {source}, for example `{}`",
-                    crate::text::Escaped(&shown)
-                );
-                inbox.close(Closed { reason, protocol: true });
-                return;
-            }
-            banner.left -= 1;
-        }
-        Line::Text(text) => {
-            banner.left = inbox.limits.banner_lines;
-            inbox.take(text);
-        }
-        Line::TooLong { id, length } => {
-            let limit = inbox.limits.line;
-            let reason = format!("its line has {length} bytes, more than the limit of {limit}");
-            inbox.malformed(Malformed { id, reason });
-        }
-    }
-}

@@ -1,18 +1,19 @@
 //! The wait for one answer: until it comes, the connection ends, or the time is up.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::connection::{Ended, Wire};
-use super::inbox::{Closed, Failure};
-use super::life::{Life, Progress};
-use super::link::{Outgoing, Sent};
+use super::life::{Answer, Life, Progress, Sign};
+use super::link::{LinkFailure, Outgoing, Sent};
+use super::reader::Turn;
 use super::timekeeper;
-use crate::wire::Json;
 
 /// The wait for one answer.
 pub(super) struct Waiting<'a> {
@@ -22,11 +23,17 @@ pub(super) struct Waiting<'a> {
     pub(super) hard: Duration,
 }
 
+/// What came first.
+enum First {
+    Sign(Sign),
+    Carried(Result<Sent, LinkFailure>),
+    Step(Progress),
+}
+
 impl Waiting<'_> {
     pub(super) async fn run(
         &self,
         out: Outgoing<'_>,
-        mut answer: oneshot::Receiver<Result<Json, Failure>>,
         steps: &mut Option<mpsc::Receiver<Progress>>,
         listener: &mut Option<&mut (dyn FnMut(Progress) + Send)>,
     ) -> Ended {
@@ -35,42 +42,40 @@ impl Waiting<'_> {
                 listener(step);
             }
         };
+        let call = out.id;
         let carry = self.wire.link.carry(out);
         tokio::pin!(carry);
         // Over a pipe this is all there is to do.
         let (mut carried, mut sent) = match futures_util::poll!(&mut carry) {
             Poll::Ready(Ok(at)) => (true, at),
-            Poll::Ready(Err(failure)) => return Ended::failed(failure, &mut answer),
+            Poll::Ready(Err(failure)) => return Ended::failed(failure, &self.life),
             Poll::Pending => (false, Sent(u64::MAX)),
         };
-        // Most answers come at once: only a call that takes longer asks for a timer of its own.
+        // Most answers come at once: only a call that takes longer asks for a timer of its own, and leaves the reading
+        // of the answer to others.
         let soon = self.timeout.min(self.hard) > 2 * timekeeper::TICK;
         if soon {
-            let late = self.life.until_late();
-            tokio::pin!(late);
-            tokio::select! {
-                biased;
-                ended = &mut answer => return self.end(ended, sent, steps, &mut tell),
-                carried_to = &mut carry, if !carried => match carried_to {
-                    Ok(at) => (carried, sent) = (true, at),
-                    Err(failure) => return Ended::failed(failure, &mut answer),
-                },
-                Some(step) = next(steps) => tell(step),
-                () = late => {}
+            let turn = self.wire.link.turn(call).filter(|_| self.life.standing.is_none());
+            match self.first(turn, (!carried).then_some(carry.as_mut()), steps).await {
+                First::Sign(Sign::Answer(answer)) => return self.end(answer, sent, steps, &mut tell),
+                First::Sign(Sign::Late) => {}
+                First::Carried(Ok(at)) => (carried, sent) = (true, at),
+                First::Carried(Err(failure)) => return Ended::failed(failure, &self.life),
+                First::Step(step) => tell(step),
             }
         }
         let deadline = tokio::time::sleep_until(self.deadline());
         tokio::pin!(deadline);
-        let ended = loop {
+        let answer = loop {
             tokio::select! {
                 biased;
-                ended = &mut answer => break ended,
+                answer = poll_fn(|cx| self.life.poll_answer(cx)) => break answer,
                 carried_to = &mut carry, if !carried => match carried_to {
                     Ok(at) => (carried, sent) = (true, at),
                     // The answer may have come in the same moment.
-                    Err(failure) => match answer.try_recv() {
-                        Ok(ended) => break Ok(ended),
-                        Err(_) => return Ended::Failed(failure),
+                    Err(failure) => match self.life.take_answer() {
+                        Some(answer) => break answer,
+                        None => return Ended::Failed(failure),
                     },
                 },
                 Some(step) = next(steps) => tell(step),
@@ -85,12 +90,45 @@ impl Waiting<'_> {
                 },
             }
         };
-        self.end(ended, sent, steps, &mut tell)
+        self.end(answer, sent, steps, &mut tell)
+    }
+
+    /// Waits for whatever comes first. If it has a turn to read, it may be this call that reads its answer.
+    async fn first<C: Future<Output = Result<Sent, LinkFailure>>>(
+        &self,
+        mut turn: Option<Turn<'_>>,
+        mut carry: Option<Pin<&mut C>>,
+        steps: &mut Option<mpsc::Receiver<Progress>>,
+    ) -> First {
+        poll_fn(|cx| {
+            if let Some(turn) = turn.as_mut().filter(|turn| turn.has_come()) {
+                self.life.hush();
+                turn.read(|| self.life.is_answered());
+            }
+            if let Poll::Ready(sign) = self.life.poll_sign(cx) {
+                return Poll::Ready(First::Sign(sign));
+            }
+            if let Some(carry) = &mut carry
+                && let Poll::Ready(carried) = carry.as_mut().poll(cx)
+            {
+                return Poll::Ready(First::Carried(carried));
+            }
+            if let Some(steps) = steps
+                && let Poll::Ready(Some(step)) = steps.poll_recv(cx)
+            {
+                return Poll::Ready(First::Step(step));
+            }
+            if let Some(turn) = &mut turn {
+                turn.wait(cx.waker());
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     fn end(
         &self,
-        ended: Result<Result<Json, Failure>, oneshot::error::RecvError>,
+        answer: Answer,
         sent: Sent,
         steps: &mut Option<mpsc::Receiver<Progress>>,
         tell: &mut dyn FnMut(Progress),
@@ -99,10 +137,7 @@ impl Waiting<'_> {
         while let Some(Ok(step)) = steps.as_mut().map(mpsc::Receiver::try_recv) {
             tell(step);
         }
-        match ended {
-            Ok(ended) => Ended::of(ended, sent),
-            Err(_) => Ended::Gone(Closed::by_us(), sent),
-        }
+        Ended::of(answer, sent)
     }
 
     /// When to give up: the timeout after the last sign of life, and never after the hard limit.

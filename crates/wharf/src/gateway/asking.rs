@@ -91,11 +91,11 @@ impl Asker for Messenger {
     }
 
     fn capabilities(&self) -> Json {
-        visit::for_modern(&self.capabilities)
+        visit::without_tasks(visit::for_modern(&self.capabilities))
     }
 
     fn legacy_capabilities(&self) -> Json {
-        visit::for_legacy(&self.capabilities)
+        visit::without_tasks(visit::for_legacy(&self.capabilities))
     }
 
     fn log(&self, _: &ServerName, params: &Json) {
@@ -121,7 +121,7 @@ impl Asker for Messenger {
                 talk.asks.sent_to(&server, page);
             }
             let mut pending = Pending { talk: Arc::clone(&talk), id, said: None };
-            let question = request(id, &method, &params);
+            let question = request(id, &method, params);
             let said = line.into_iter().chain(talk.lines()).find(|line| line.ask(&question));
             pending.said = Some(said.ok_or_else(gone)?);
             answer.await.map_err(|_| gone())?

@@ -148,19 +148,19 @@ fn check(raw: &Json) -> Result<bool, String> {
     if !raw.is_object() {
         return Err("the result of `tools/call` is not an object".into());
     }
-    let [kind, content, is_error] = raw.pick(["resultType", "content", "isError"]);
-    if let Some(kind) = kind.filter(|k| k.as_str() != "\"complete\"") {
-        let kind: String = kind.as_str().chars().take(80).collect();
+    let [kind, content, is_error] = raw.peek(["resultType", "content", "isError"]);
+    if let Some(kind) = kind.filter(|k| k != b"\"complete\"") {
+        let kind: String = String::from_utf8_lossy(kind).chars().take(80).collect();
         let shown = crate::text::Escaped(&kind);
         return Err(format!("the result of `tools/call` has the unknown `resultType` {shown}"));
     }
     // A result without `content` is against the protocol, but the tool ran: it is taken as an empty one.
-    if content.is_some_and(|c| c.bytes().first() != Some(&b'[')) {
+    if content.is_some_and(|c| c.first() != Some(&b'[')) {
         return Err("the `content` of the result is not a list".into());
     }
-    match is_error.as_ref().map(Json::as_str) {
-        None | Some("false" | "null") => Ok(false),
-        Some("true") => Ok(true),
+    match is_error {
+        None | Some(b"false" | b"null") => Ok(false),
+        Some(b"true") => Ok(true),
         Some(_) => Err("the `isError` of the result is neither true nor false".into()),
     }
 }

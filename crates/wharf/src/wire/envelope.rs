@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
 
 use super::id_finder::IdFinder;
-use super::json::{Member, unquote};
+use super::json::{Member, OUTLINE, unquote};
 use super::scan::{Bad, Scanner};
 use super::{Json, JsonError};
 use crate::text::Foreign;
@@ -128,17 +129,15 @@ struct Parts {
     params: Option<Range<usize>>,
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
-    /// The members of `result`, where it is an object of a few members whose keys have no escapes.
-    outline: Vec<Member>,
+    /// The members of `result` or `params`, where it is an object of a few members whose keys have no escapes.
+    outline: Option<Arc<[Member]>>,
 }
-
-/// The members of a result are remembered if there are no more. Results of the protocol have a handful.
-const OUTLINE: usize = 16;
 
 impl Parts {
     fn read(frame: &[u8], scanner: &Scanner<'_>) -> Result<Self, JsonError> {
         let mut parts = Self::default();
-        let mut outline = Vec::new();
+        let mut outline: [Member; OUTLINE] = Default::default();
+        let mut seen = 0;
         let mut others = HashSet::new();
         let mut twice = None;
         let outer = |key: Range<usize>, value: Range<usize>| {
@@ -161,24 +160,28 @@ impl Parts {
         };
         let mut plain = true;
         let inner = |key: Range<usize>, value| {
-            plain &= outline.len() < OUTLINE && !frame[key.clone()].contains(&b'\\');
+            plain &= seen < OUTLINE && !frame[key.clone()].contains(&b'\\');
             if plain {
-                outline.push((key, value));
+                outline[seen] = (key, value);
+                seen += 1;
             }
             Ok(())
         };
-        let walked = scanner.members_within(b"\"result\"", outer, inner);
+        let is_outlined = |key: &[u8]| key == b"\"result\"" || key == b"\"params\"";
+        let walked = scanner.members_within(is_outlined, outer, inner);
         walked.map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
-        if !plain {
-            outline.clear();
-        }
+        // A message with both is none of the protocol's: whose members are whose is not looked at.
+        let start = match (&parts.result, &parts.params) {
+            (Some(place), None) | (None, Some(place)) if plain && seen > 0 => Some(place.start),
+            _ => None,
+        };
+        let outline = start.map(|start| Json::outline(start, &outline[..seen]));
         Ok(Self { outline, ..parts })
     }
 
     fn into_message(mut self, frame: &Bytes) -> Result<Message, Malformed> {
         let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
-        let id = part(&self.id);
-        let reply_id = reply_id(id.as_ref());
+        let reply_id = reply_id(self.id.clone().map(|place| &frame[place]));
         // The ids of the other side's requests are its own: one of them must not end a call of ours.
         let is_answer = self.method.is_none() || self.result.is_some() || self.error.is_some();
         let call = reply_id.number().filter(|_| is_answer);
@@ -188,11 +191,9 @@ impl Parts {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.
-        let outline = std::mem::take(&mut self.outline);
-        let result = self.result.clone().map(|place| match outline.is_empty() {
-            false => Json::outlined(frame, place, outline),
-            true => Json::part(frame, place),
-        });
+        let outline = self.outline.take();
+        let outlined = |place: Range<usize>| Json::outlined(frame, place, outline.clone());
+        let (result, params) = (self.result.clone().map(outlined), self.params.clone().map(outlined));
         let error = part(&self.error).filter(|e| !e.is_null());
         let result = result.filter(|r| error.is_none() || !r.is_null());
 
@@ -201,8 +202,7 @@ impl Parts {
                 return Err(malformed("both `method` and `result` or `error`"));
             }
             let method: String = method.to().map_err(|_| malformed("`method` is not a string"))?;
-            let params = part(&self.params);
-            return match id {
+            return match part(&self.id) {
                 Some(id) if !matches!(first_visible(id.bytes()), Some(b'"' | b'-' | b'0'..=b'9')) => {
                     Err(malformed("the id of a request is neither a string nor a number"))
                 }
@@ -245,12 +245,12 @@ impl ReplyId {
     }
 }
 
-fn reply_id(id: Option<&Json>) -> ReplyId {
+fn reply_id(id: Option<&[u8]>) -> ReplyId {
     let Some(id) = id else { return ReplyId::Null };
-    if let Some(number) = whole_number(id.bytes()) {
+    if let Some(number) = whole_number(id) {
         return ReplyId::Number(number);
     }
-    let text = id.as_str();
+    let text = std::str::from_utf8(id).unwrap_or_default();
     if text == "null" {
         return ReplyId::Null;
     }

@@ -22,11 +22,14 @@ pub struct Json {
     text: Bytes,
     /// Where the members of an object lie, if a walk has already shown it. Looking them up then costs no walk. Their keys
     /// have no escapes.
-    outline: Option<Arc<Vec<Member>>>,
+    outline: Option<Arc<[Member]>>,
 }
 
 /// A member of an object: the place of its key, quotes included, and of its value.
 pub(super) type Member = (Range<usize>, Range<usize>);
+
+/// The members of an object are remembered if there are no more. Those of the protocol have a handful.
+pub(super) const OUTLINE: usize = 16;
 
 /// Why bytes are not an acceptable JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,13 +103,32 @@ impl Json {
         Self::plain(frame.slice(place))
     }
 
-    /// A part of a text that was checked as a whole, an object whose members were seen at these places of that text.
-    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, mut members: Vec<Member>) -> Self {
-        let shift = |range: &Range<usize>| range.start - place.start..range.end - place.start;
-        for (key, value) in &mut members {
-            (*key, *value) = (shift(key), shift(value));
+    /// The members of an object that starts at `start` of a text, from their places in that text.
+    pub(super) fn outline(start: usize, members: &[Member]) -> Arc<[Member]> {
+        let shift = |range: &Range<usize>| range.start - start..range.end - start;
+        members.iter().map(|(key, value)| (shift(key), shift(value))).collect()
+    }
+
+    /// A part of a text that was checked as a whole, with its members where they are known.
+    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, outline: Option<Arc<[Member]>>) -> Self {
+        Self { text: frame.slice(place), outline }
+    }
+
+    /// The same value, looked through once: members are found without another walk from now on.
+    #[must_use]
+    pub fn with_outline(mut self) -> Self {
+        if self.outline.is_some() || !self.is_object() {
+            return self;
         }
-        Self { text: frame.slice(place), outline: Some(Arc::new(members)) }
+        let (mut members, mut plain) = (Vec::new(), true);
+        let walked = Scanner::of_checked(&self.text, 127).members(|key, value| {
+            plain &= members.len() < OUTLINE && memchr::memchr(b'\\', &self.text[key.clone()]).is_none();
+            if plain { Ok(members.push((key, value))) } else { Err(Bad { what: "found", at: 0 }) }
+        });
+        if plain && walked.is_ok() {
+            self.outline = Some(members.into());
+        }
+        self
     }
 
     fn plain(text: Bytes) -> Self {
@@ -186,6 +208,15 @@ impl Json {
 
     /// Several members of this object in one walk; of a key that stands twice, the first.
     pub fn pick<const N: usize>(&self, keys: [&str; N]) -> [Option<Self>; N] {
+        self.places(keys).map(|place| place.map(|place| Self::part(&self.text, place)))
+    }
+
+    /// The same, only to look at: as they are written.
+    pub fn peek<const N: usize>(&self, keys: [&str; N]) -> [Option<&[u8]>; N] {
+        self.places(keys).map(|place| place.map(|place| &self.text[place]))
+    }
+
+    fn places<const N: usize>(&self, keys: [&str; N]) -> [Option<Range<usize>>; N] {
         let mut found = [const { None }; N];
         let mut left = N;
         let mut look = |key: &Range<usize>, value: &Range<usize>, is_key: fn(&[u8], &str) -> bool| {
@@ -193,7 +224,7 @@ impl Json {
             if let Some(i) = keys.iter().position(|k| is_key(written, k))
                 && found[i].is_none()
             {
-                found[i] = Some(Self::part(&self.text, value.clone()));
+                found[i] = Some(value.clone());
                 left -= 1;
             }
             // The walk ends early with an error of our own; the text itself was checked when it was made.

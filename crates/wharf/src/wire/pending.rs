@@ -87,6 +87,11 @@ impl<T> Pending<T> {
         slots.slots.iter().flatten().map(|(id, _)| *id).next()
     }
 
+    /// The last number that a call went out under; zero before the first.
+    pub fn last(&self) -> u64 {
+        self.lock().last
+    }
+
     /// How many calls wait.
     pub fn len(&self) -> usize {
         self.lock().waiting

@@ -101,6 +101,11 @@ impl Members {
         Json::joined(out)
     }
 
+    /// The members as they stand in a message.
+    pub(super) fn written(&self) -> &[u8] {
+        &self.0
+    }
+
     fn key(&mut self, key: &str) {
         if !self.0.is_empty() {
             self.0.push(b',');
@@ -117,14 +122,17 @@ impl Members {
 }
 
 /// A request, on one line and without a line break at its end.
-pub fn request(id: u64, method: &str, params: &Members) -> Vec<u8> {
-    let mut out = Vec::with_capacity(params.0.len() + method.len() + 64);
+pub fn request(id: u64, method: &str, params: Members) -> Vec<u8> {
+    // Behind the parameters there is room for what comes before them, and moving them costs less than an allocation.
+    let Members(mut out) = params;
+    let length = out.len();
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     push_number(&mut out, id);
     out.extend_from_slice(b",\"method\":");
     push_string(&mut out, method);
-    out.extend_from_slice(b",\"params\":");
-    params.write(&mut out);
+    out.extend_from_slice(b",\"params\":{");
+    out.rotate_left(length);
+    out.push(b'}');
     finish(out)
 }
 
@@ -172,6 +180,10 @@ fn response_head(id: &Json, room: usize) -> Vec<u8> {
 /// ends the message: a blank takes its place.
 fn finish(mut out: Vec<u8>) -> Vec<u8> {
     out.push(b'}');
+    without_breaks(out)
+}
+
+pub(super) fn without_breaks(mut out: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {
         at += found;
@@ -196,7 +208,7 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 fn push_string(out: &mut Vec<u8>, text: &str) {
-    if text.bytes().any(|b| SPECIAL[usize::from(b)]) {
+    if !is_plain(text.as_bytes()) {
         // A string always serialises.
         out.extend_from_slice(serde_json::to_string(text).unwrap_or_default().as_bytes());
         return;
@@ -204,6 +216,21 @@ fn push_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
+}
+
+/// Whether a string can hold these bytes as they are. Eight are looked at together.
+fn is_plain(text: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    // The highest bit of a byte is set where it is below `bound`; beyond the first such byte it may be set by mistake.
+    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & HIGH;
+    let (words, rest) = text.as_chunks::<8>();
+    let special = words.iter().fold(0, |special, word| {
+        let word = u64::from_ne_bytes(*word);
+        let (quote, backslash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
+        special | below(word, 0x20) | below(quote, 1) | below(backslash, 1)
+    });
+    special == 0 && !rest.iter().any(|b| SPECIAL[usize::from(*b)])
 }
 
 /// Which bytes a string cannot hold as they are.

@@ -48,6 +48,7 @@ mod provider_hostile;
 mod provider_results;
 mod provider_schema;
 mod provider_support;
+mod reading;
 mod reload;
 mod render;
 mod schema;

@@ -369,7 +369,7 @@ fn frm_14_arguments_survive_byte_for_byte() {
     assert_eq!(json.as_str(), arguments);
     let mut params = Members::new();
     params.text("name", "echo").json("arguments", &json);
-    let sent = request(1, "tools/call", &params);
+    let sent = request(1, "tools/call", params);
     let expected = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{\"name\":\"echo\",\"arguments\":{arguments}}}}}"
     );
@@ -392,7 +392,8 @@ fn frm_14_a_message_stays_on_one_line_whatever_its_parts_are() {
     let pretty = Json::parse("{\n  \"a\": 1,\r\n  \"b\": \"x\\ny\"\n}", 127).unwrap();
     let mut params = Members::of(&pretty);
     params.text("c\n", "d\r\n").number("n", u64::MAX).object("o", &Members::new());
-    for message in [request(1, "m\n", &params), notification("m", &params), response_result(&pretty, &pretty)]
+    for message in
+        [request(1, "m\n", params.clone()), notification("m", &params), response_result(&pretty, &pretty)]
     {
         assert!(
             !message.contains(&b'\n') && !message.contains(&b'\r'),

@@ -93,8 +93,7 @@ impl Inbox {
         let honoured = params.and_then(|p| p.member("notifications")).unwrap_or_else(|| Json::of(&()));
         let told = |ears: &mpsc::Sender<Json>| drop(ears.try_send(honoured));
         let id = subscription(params);
-        let heard =
-            id.and_then(|id| self.pending.with(id, |waiting| waiting.life.standing.as_ref().map(told)));
+        let heard = id.and_then(|id| self.pending.with(id, |life| life.standing.as_ref().map(told)));
         heard.flatten().is_some()
     }
 
@@ -110,7 +109,7 @@ impl Inbox {
     }
 
     fn is_standing(&self, id: u64) -> bool {
-        self.pending.with(id, |waiting| waiting.life.standing.is_some()) == Some(true)
+        self.pending.with(id, |life| life.standing.is_some()) == Some(true)
     }
 
     fn progress(&self, params: Option<&Json>) -> Wanted {
@@ -128,9 +127,9 @@ impl Inbox {
         let Ok(id) = shape.progress_token.as_str().parse::<u64>() else {
             return Wanted::No;
         };
-        let Some(life) = self.pending.with(id, |waiting| Arc::clone(&waiting.life)) else {
+        let Some(life) = self.pending.with(id, |life| Arc::clone(life)) else {
             // Many servers go on after a cancellation; other calls must not pay for that.
-            let was_ours = (1..=self.last.load(Ordering::Relaxed)).contains(&id);
+            let was_ours = (1..=self.pending.last()).contains(&id);
             return if was_ours { Wanted::TooLate } else { Wanted::No };
         };
         let progress = Progress {

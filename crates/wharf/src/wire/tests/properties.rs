@@ -270,7 +270,7 @@ proptest! {
         let written = members.to_json();
         prop_assert_eq!(Json::parse_strict(written.bytes().clone(), 127).is_ok(), !has_twins(json.as_str()));
         prop_assert!(written.as_str().contains(json.as_str()));
-        let message = crate::wire::request(1, &value, &members);
+        let message = crate::wire::request(1, &value, members);
         prop_assert!(!message.contains(&b'\n') && !message.contains(&b'\r'));
         prop_assert_eq!(serde_json::from_slice::<Value>(&message).unwrap()["params"].clone(), written.to::<Value>().unwrap());
     }

@@ -1,0 +1,334 @@
+//! What a server writes into a pipe or a socket, line by line into the inbox: read by a call that waits for its answer,
+//! if one does, and by a task otherwise.
+//!
+//! A call that reads its own answer saves waking a task that would only wake the call. Whoever reads, reads until nothing
+//! is left; then the pipe rings the [`Bell`], which knows whose turn it is. What became of the program is not judged
+//! here: the end of the stream is always the task's.
+
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use futures_util::task::AtomicWaker;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::{OwnedReadHalf, pipe};
+
+use super::inbox::{Closed, Inbox};
+use crate::wire::{Line, Lines, Malformed};
+
+/// What lines are read from.
+pub(super) enum Inlet {
+    Stdout(pipe::Receiver),
+    Socket(OwnedReadHalf),
+}
+
+/// The lines of a server, for everyone who may read them.
+pub(super) struct Reader {
+    /// What errors call that which is read.
+    name: &'static str,
+    inbox: Arc<Inbox>,
+    /// The inbox's bell, as the pipe knows it.
+    waker: Waker,
+    claim: AtomicU8,
+    /// Only locked by who has the claim, and at the end. `None` then.
+    source: Mutex<Option<Source>>,
+}
+
+struct Source {
+    inlet: Inlet,
+    lines: Lines,
+    banner: Banner,
+    /// How the stream ended, if a call saw it: for the task.
+    end: Option<io::Result<usize>>,
+}
+
+/// Whom the pipe wakes: the call whose turn it is, or the task.
+pub(super) struct Bell {
+    turn: Mutex<Whose>,
+    task: AtomicWaker,
+}
+
+enum Whose {
+    /// The task's, unless a call wants it.
+    Free,
+    /// This call's.
+    Of(u64, Waker),
+    /// The task's.
+    Task,
+}
+
+/// A call's turn to read, which it may or may not have. Dropped, it is passed on.
+pub(super) struct Turn<'a> {
+    reader: &'a Reader,
+    call: u64,
+    /// The bell was told of this call. If it does not know it any more, it rang for it.
+    told: bool,
+}
+
+/// The right to read. Whoever wanted it meanwhile is made up for.
+struct Claim<'a>(&'a Reader);
+
+/// What a call left behind.
+#[derive(PartialEq)]
+enum Left {
+    Nothing,
+    More,
+}
+
+/// How many lines in a row may be no JSON at all: programs print greetings.
+struct Banner {
+    left: usize,
+}
+
+/// Nobody reads.
+const FREE: u8 = 0;
+/// Somebody reads.
+const READING: u8 = 1;
+/// Somebody reads, and somebody else wanted to.
+const WANTED: u8 = 2;
+
+// === impl Inlet ===
+
+impl Inlet {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Stdout(_) => "its standard output",
+            Self::Socket(_) => "the socket",
+        }
+    }
+}
+
+// === impl Reader ===
+
+impl Reader {
+    pub(super) fn new(inlet: Inlet, inbox: Arc<Inbox>) -> Self {
+        let name = inlet.name();
+        let lines = Lines::new(inbox.limits.line);
+        let banner = Banner { left: inbox.limits.banner_lines };
+        let source = Mutex::new(Some(Source { inlet, lines, banner, end: None }));
+        let waker = Waker::from(Arc::clone(&inbox.bell));
+        Self { name, inbox, waker, claim: AtomicU8::new(FREE), source }
+    }
+
+    /// What errors call that which is read.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The task's read: how much came, which may be nothing at the end. Pending too while a call reads.
+    pub(super) fn poll_read(&self, cx: &Context<'_>) -> Poll<io::Result<usize>> {
+        self.inbox.bell.task.register(cx.waker());
+        let Some(_claim) = self.claim() else { return Poll::Pending };
+        match self.lock().as_mut() {
+            Some(source) => match source.end.take() {
+                Some(end) => Poll::Ready(end),
+                None => source.poll_read(self),
+            },
+            None => Poll::Ready(Ok(0)),
+        }
+    }
+
+    /// From now on only the task reads.
+    pub(super) fn keep_for_task(&self) {
+        let before = std::mem::replace(&mut *self.inbox.bell.lock(), Whose::Task);
+        drop(before);
+    }
+
+    /// The last line, of a stream that ended without a line break. The pipe is closed.
+    pub(super) fn finish(&self) -> Option<Line> {
+        self.lock().take().and_then(|mut source| source.lines.last_line())
+    }
+
+    /// A turn for a call, which it may take when it begins to wait.
+    pub(super) fn turn(&self, call: u64) -> Turn<'_> {
+        Turn { reader: self, call, told: false }
+    }
+
+    /// A call's read: until nothing is left, or its answer is among what came.
+    fn read_until(&self, answered: impl Fn() -> bool) -> Left {
+        // Whoever has the claim, or gets it next, reads on.
+        let Some(_claim) = self.claim() else { return Left::Nothing };
+        let mut source = self.lock();
+        let Some(source) = source.as_mut().filter(|source| source.end.is_none()) else {
+            return Left::Nothing;
+        };
+        let mut last = false;
+        loop {
+            match source.poll_read(self) {
+                Poll::Pending => return Left::Nothing,
+                Poll::Ready(Ok(n)) if n > 0 && !last => last = answered(),
+                Poll::Ready(Ok(n)) if n > 0 => return Left::More,
+                Poll::Ready(end) => {
+                    source.end = Some(end);
+                    self.inbox.bell.task.wake();
+                    return Left::Nothing;
+                }
+            }
+        }
+    }
+
+    fn claim(&self) -> Option<Claim<'_>> {
+        let mut seen = FREE;
+        loop {
+            let next = if seen == FREE { READING } else { WANTED };
+            match self.claim.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return (seen == FREE).then_some(Claim(self)),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Source>> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if self.0.claim.swap(FREE, Ordering::AcqRel) == WANTED {
+            self.0.inbox.bell.task.wake();
+        }
+    }
+}
+
+// === impl Turn ===
+
+impl Turn<'_> {
+    /// Whether this call waited for its turn, and may read now.
+    pub(super) fn has_come(&self) -> bool {
+        self.told
+    }
+
+    /// Reads until nothing is left, or the answer is there.
+    pub(super) fn read(&mut self, answered: impl Fn() -> bool) {
+        self.told = false;
+        self.reader.inbox.bell.forget(self.call);
+        if self.reader.read_until(answered) == Left::More {
+            self.reader.inbox.bell.ring();
+        }
+    }
+
+    /// Lets the bell ring for this call, if it does for no other. What is there now was read by others, or is by them.
+    pub(super) fn wait(&mut self, waker: &Waker) {
+        self.told = self.reader.inbox.bell.tell(self.call, waker);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.told && !self.reader.inbox.bell.forget(self.call) {
+            // It rang for this call, which has not read: somebody else must.
+            self.reader.inbox.bell.ring();
+        }
+    }
+}
+
+// === impl Bell ===
+
+impl Bell {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { turn: Mutex::new(Whose::Free), task: AtomicWaker::new() })
+    }
+
+    /// A call that does not come though the bell rang must not keep the others waiting: the task reads.
+    pub(super) fn call_task(&self) {
+        drop(self.give_up(|_| true));
+        self.task.wake();
+    }
+
+    fn ring(&self) {
+        match self.give_up(|_| true) {
+            Some(waker) => waker.wake(),
+            None => self.task.wake(),
+        }
+    }
+
+    /// False if it is another's turn.
+    fn tell(&self, call: u64, waker: &Waker) -> bool {
+        let mut turn = self.lock();
+        let free = matches!(*turn, Whose::Free);
+        if free {
+            *turn = Whose::Of(call, waker.clone());
+        }
+        free
+    }
+
+    /// False if it is not this call's turn.
+    fn forget(&self, call: u64) -> bool {
+        self.give_up(|whose| whose == call).is_some()
+    }
+
+    /// Ends the turn of a call. Its waker is used and dropped where nothing is locked: that may run anything.
+    fn give_up(&self, is_meant: impl Fn(u64) -> bool) -> Option<Waker> {
+        let mut turn = self.lock();
+        match &*turn {
+            Whose::Of(call, _) if is_meant(*call) => match std::mem::replace(&mut *turn, Whose::Free) {
+                Whose::Of(_, waker) => Some(waker),
+                Whose::Free | Whose::Task => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Whose> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    /// Reads once, and passes on the lines that are whole now.
+    fn poll_read(&mut self, reader: &Reader) -> Poll<io::Result<usize>> {
+        let cx = &mut Context::from_waker(&reader.waker);
+        let room = self.lines.room();
+        let n = ready!(match &mut self.inlet {
+            Inlet::Stdout(pipe) => pin!(pipe.read_buf(room)).poll(cx),
+            Inlet::Socket(socket) => pin!(socket.read_buf(room)).poll(cx),
+        })?;
+        while let Some(line) = self.lines.next_line() {
+            take_line(&reader.inbox, line, &mut self.banner, reader.name);
+        }
+        Poll::Ready(Ok(n))
+    }
+}
+
+fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner, source: &str) {
+    match line {
+        Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
+            inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
+            if banner.left == 0 {
+                let text = String::from_utf8_lossy(&text);
+                let shown = inbox.monitor.redactor.redact_beginning(&text, 200).into_owned();
+                let reason = format!(
+                    "it writes other things than messages to {source}, for example `{}`",
+                    crate::text::Escaped(&shown)
+                );
+                inbox.close(Closed { reason, protocol: true });
+                return;
+            }
+            banner.left -= 1;
+        }
+        Line::Text(text) => {
+            banner.left = inbox.limits.banner_lines;
+            inbox.take(text);
+        }
+        Line::TooLong { id, length } => {
+            let limit = inbox.limits.line;
+            let reason = format!("its line has {length} bytes, more than the limit of {limit}");
+            inbox.malformed(Malformed { id, reason });
+        }
+    }
+}
