@@ -17,5 +17,8 @@ const transport = {
   sse: () => new SSEClientTransport(new URL(target[0])),
   stdio: () => new StdioClientTransport({ command: target[0], args: target.slice(1), env: process.env, stderr: "inherit" }),
 }[kind]();
+let protocol;
+const tell = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (version) => ((protocol = version), tell?.(version));
 await client.connect(transport);
-await walk(client, (params, options) => client.callTool(params, undefined, options), transport.protocolVersion ?? "");
+await walk(client, (params, options) => client.callTool(params, undefined, options), protocol);

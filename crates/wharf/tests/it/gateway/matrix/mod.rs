@@ -163,7 +163,10 @@ impl Table {
             "# Who can do what with whom\n\n\
              MCP has two eras and several transports. A caller of any kind reaches a server of any kind through the\n\
              gateway; the columns are the kinds of server. `crates/wharf/tests/it/gateway/matrix/mod.rs` tries every\n\
-             cell and writes this page.{}\n{notes}",
+             cell and writes this page.\n\n\
+             A legacy server over stdio is a process of its own for each caller that can be asked something: what a\n\
+             call changes in it is that process's own. Lists and watched resources are those of the process that all\n\
+             callers share. `share = \"all\"` makes it one process for everybody, who then cannot be asked.{}\n{notes}",
             self.rows
         )
     }
