@@ -5,13 +5,12 @@
 //! client saw; here it is judged. All of them use one gateway over HTTP at the same time, or one of their own on a pipe.
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use wharf_testkit::fixture_path;
 use wharf_testkit::rmcp_client::{RmcpClient, Wire};
 
@@ -21,7 +20,7 @@ use crate::serve::Serving;
 /// How long one client may take. Long, because machines that run tests are slow.
 const LONG: Duration = Duration::from_secs(120);
 /// How many clients are at it at a time.
-const AT_ONCE: usize = 5;
+const AT_ONCE: usize = 4;
 
 /// A gateway, and what lies behind it.
 struct Quay {
@@ -124,9 +123,10 @@ fn judge(seen: &Value, folder: &str, who: &str) {
     let has =
         |key: &str, name: &str| assert!(names(key).contains(&name), "{who}: {name} in {:?}", names(key));
     assert_eq!(seen["server"], "wharf", "{who}");
-    for (tool, count) in [("everything_", 13), ("git_", 12), ("filesystem_", 14)] {
+    // `server-everything` has one more as soon as it has been told who calls.
+    for (tool, least, most) in [("everything_", 12, 13), ("git_", 12, 12), ("filesystem_", 14, 14)] {
         let found = names("tools").iter().filter(|name| name.starts_with(tool)).count();
-        assert_eq!(found, count, "{who}: {tool}: {:?}", names("tools"));
+        assert!((least..=most).contains(&found), "{who}: {tool}: {:?}", names("tools"));
     }
     has("resources", "demo://resource/static/document/architecture.md");
     has("templates", "demo://resource/dynamic/text/{resourceId}");
@@ -159,133 +159,110 @@ fn judge(seen: &Value, folder: &str, who: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l31_the_sdks_of_npm_and_pypi_do_all_they_can_through_the_gateway() {
-    let quay = Arc::new(Quay::open());
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
+async fn l31_real_clients_of_both_eras_are_content_with_the_gateway() {
+    let quay = Quay::open();
+    let slots = Semaphore::new(AT_ONCE);
+    let mut walks: Vec<Walk<'_>> = Vec::new();
+    // Those on pipes last: their gateways know by then what the servers offer.
+    for kind in ["http", "sse", "stdio"] {
+        walks.extend(sdks(&quay, kind));
+        walks.extend([Wire::Legacy, Wire::Modern].map(|wire| Box::pin(rmcp(&quay, wire, kind)) as Walk<'_>));
+        walks.extend(inspections(&quay, kind));
+    }
+    let in_turn = walks.into_iter().map(|walk| async {
+        let _slot = slots.acquire().await.unwrap();
+        tokio::time::timeout(LONG, walk).await.expect("a client that ends");
+    });
+    futures_util::future::join_all(in_turn).await;
+    assert_eq!(quay.serving.stop(), 0);
+}
+
+/// One client at work.
+type Walk<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// The SDKs of npm and PyPI.
+fn sdks<'a>(quay: &'a Quay, kind: &'static str) -> Vec<Walk<'a>> {
     let node = |file: &str| ("node".to_owned(), driver(file));
     let python =
         |name: &str| (installed(&format!("client-{name}/bin/python")), driver(&format!("{name}.py")));
     let (old, new) = ("2025-11-25", "2026-07-28");
-    let mut running = JoinSet::new();
-    for ((program, script), kinds, protocol) in [
-        (node("v1.mjs"), &["http", "sse", "stdio"][..], old),
-        (node("v2.mjs"), &["http", "stdio"], new),
-        (python("python1"), &["http", "sse", "stdio"], old),
-        (python("python2"), &["http", "stdio"], new),
-    ] {
-        for kind in kinds {
-            let (quay, slots) = (Arc::clone(&quay), Arc::clone(&slots));
-            let (program, script) = (program.clone(), script.clone());
-            running.spawn(async move {
-                let _slot = slots.acquire().await.unwrap();
-                let args = [vec![script.clone(), (*kind).to_owned()], quay.target(kind)].concat();
-                let seen = quay.run(&program, &args).await;
-                let who = format!("{script} over {kind}");
-                judge(&seen.json, &quay.folder(), &who);
-                assert_eq!(seen.json["protocol"], protocol, "{who}");
-                assert_eq!(seen.code, Some(0), "{who}");
-            });
-        }
-    }
-    running.join_all().await;
+    let all =
+        [(node("v1.mjs"), old), (python("python1"), old), (node("v2.mjs"), new), (python("python2"), new)];
+    // The newer ones do not speak the oldest transport in the newer era.
+    let speaking = all.into_iter().filter(|(_, protocol)| kind != "sse" || *protocol == old);
+    let walk = |((program, script), protocol): ((String, String), &'static str)| {
+        Box::pin(async move {
+            let args = [vec![script.clone(), kind.to_owned()], quay.target(kind)].concat();
+            let seen = quay.run(&program, &args).await;
+            let who = format!("{script} over {kind}");
+            judge(&seen.json, &quay.folder(), &who);
+            assert_eq!(seen.json["protocol"], protocol, "{who}");
+            assert_eq!(seen.code, Some(0), "{who}");
+        }) as Walk<'a>
+    };
+    speaking.map(walk).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn l31_the_inspector_and_rmcp_are_content_with_the_gateway() {
-    let quay = Arc::new(Quay::open());
+/// The Inspector's command line: a request a run.
+fn inspections<'a>(quay: &'a Quay, kind: &'static str) -> Vec<Walk<'a>> {
     let file = quay.desk.home().join("inspected.json");
     let server = json!({"command": WHARF, "args": ["serve", "--stdio"], "env": {"HOME": quay.desk.home()}});
     std::fs::write(&file, json!({"mcpServers": {"gateway": server}}).to_string()).unwrap();
-    let (file, url) = (file.display().to_string(), quay.serving.url.clone());
-    let (old, modern) = (quay.target("sse"), vec![url.clone(), "--protocol-era".into(), "modern".into()]);
-    let pipe = ["--config", &file, "--server", "gateway"].map(str::to_owned).to_vec();
-    let folder = format!("repo_path={}", quay.folder());
-    let note = format!("path={}/note.txt", quay.folder());
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
-    let mut running = JoinSet::new();
-    for (target, request, code, at, wanted) in [
-        (vec![url.clone()], vec!["tools/list"], 0, "/tools/0/name", "everything_echo"),
-        (modern.clone(), vec!["tools/list"], 0, "/tools/0/name", "everything_echo"),
-        (
-            modern,
-            vec!["tools/call", "--tool-name", "everything_get-sum", "--tool-arg", "a=2", "b=40"],
-            0,
-            "/content/0/text",
-            "The sum of 2 and 40 is 42.",
-        ),
-        (
-            vec![url.clone()],
-            vec!["tools/call", "--tool-name", "everything_get-sum", "--tool-arg", "b=40"],
-            5,
-            "/content/0/text",
-            "invalid arguments: missing required field `a`",
-        ),
-        (
-            pipe,
-            vec!["tools/call", "--tool-name", "git_git_status", "--tool-arg", &folder],
-            0,
-            "/content/0/text",
-            "On branch quay",
-        ),
-        (
-            old.clone(),
-            vec!["tools/call", "--tool-name", "filesystem_read_text_file", "--tool-arg", &note],
-            0,
-            "/content/0/text",
-            "the tide is high",
-        ),
-        (
-            vec![url.clone()],
-            vec!["resources/read", "--uri", "demo://resource/dynamic/text/7"],
-            0,
-            "/contents/0/text",
-            "Resource 7",
-        ),
-        (
-            old,
-            vec!["resources/templates/list"],
-            0,
-            "/resourceTemplates/0/uriTemplate",
-            "demo://resource/dynamic/text/{resourceId}",
-        ),
-        (
-            vec![url.clone()],
-            vec!["prompts/get", "--prompt-name", "everything_args-prompt", "--prompt-args", "city=Kiel"],
-            0,
-            "/messages/0/content/text",
-            "What's weather in Kiel",
-        ),
-    ] {
-        let (quay, slots) = (Arc::clone(&quay), Arc::clone(&slots));
-        let [node, script, cli] = inspector();
-        let mut args = [vec![script, cli], target, vec!["--method".to_owned()]].concat();
-        args.extend(request.into_iter().map(str::to_owned));
-        running.spawn(async move {
-            let _slot = slots.acquire().await.unwrap();
-            let seen = quay.run(&node, &args).await;
-            let found = seen
-                .json
-                .pointer(at)
-                .and_then(Value::as_str)
-                .unwrap_or_else(|| panic!("{args:?}: {}", seen.json));
-            assert!(found.contains(wanted), "{args:?}: {found}");
-            assert_eq!(seen.code, Some(code), "{args:?}");
-        });
-    }
-    for wire in [Wire::Legacy, Wire::Modern] {
-        for kind in ["http", "stdio"] {
-            let (quay, slots) = (Arc::clone(&quay), Arc::clone(&slots));
-            running.spawn(async move {
-                let _slot = slots.acquire().await.unwrap();
-                tokio::time::timeout(LONG, rmcp(&quay, wire, kind)).await.unwrap();
-            });
+    let target = match kind {
+        "stdio" => {
+            vec!["--config".to_owned(), file.display().to_string(), "--server".into(), "gateway".into()]
         }
-    }
-    running.join_all().await;
+        _ => quay.target(kind),
+    };
+    let (folder, note) = (format!("repo_path={}", quay.folder()), format!("path={}/note.txt", quay.folder()));
+    let sum = "tools/call --tool-name everything_get-sum --tool-arg";
+    let note = format!("tools/call --tool-name filesystem_read_text_file --tool-arg {note}");
+    let status = format!("tools/call --tool-name git_git_status --tool-arg {folder}");
+    let all: Vec<(String, i32, &str, &str)> = match kind {
+        "http" => vec![
+            ("tools/list".into(), 0, "/tools/0/name", "everything_echo"),
+            (
+                format!("{sum} a=2 b=40 --protocol-era modern"),
+                0,
+                "/content/0/text",
+                "The sum of 2 and 40 is 42.",
+            ),
+            (format!("{sum} b=40"), 5, "/content/0/text", "invalid arguments: missing required field `a`"),
+            (
+                "resources/read --uri demo://resource/dynamic/text/7".into(),
+                0,
+                "/contents/0/text",
+                "Resource 7",
+            ),
+            (
+                "prompts/get --prompt-name everything_args-prompt --prompt-args city=Kiel".into(),
+                0,
+                "/messages/0/content/text",
+                "What's weather in Kiel",
+            ),
+        ],
+        "sse" => vec![(note, 0, "/content/0/text", "the tide is high")],
+        _ => vec![(status, 0, "/content/0/text", "On branch quay")],
+    };
+    let walk = |(request, code, at, wanted): (String, i32, &'static str, &'static str)| {
+        let [node, script, cli] = inspector();
+        let mut args = [vec![script, cli], target.clone(), vec!["--method".to_owned()]].concat();
+        args.extend(request.split(' ').map(str::to_owned));
+        Box::pin(async move {
+            let seen = quay.run(&node, &args).await;
+            let found = seen.json.pointer(at).and_then(Value::as_str).unwrap_or_default();
+            assert!(found.contains(wanted), "{args:?}: {}", seen.json);
+            assert_eq!(seen.code, Some(code), "{args:?}");
+        }) as Walk<'a>
+    };
+    all.into_iter().map(walk).collect()
 }
 
 /// rmcp, the official SDK for Rust.
 async fn rmcp(quay: &Quay, wire: Wire, kind: &str) {
+    if kind == "sse" {
+        return; // It does not speak the oldest transport.
+    }
     let home = format!("HOME={}", quay.desk.home().display());
     let path = format!("PATH={}", std::env::var("PATH").unwrap());
     let client = match kind {
