@@ -16,7 +16,7 @@ use super::modern::Asked;
 use super::news::{Ear, Topic};
 use super::reel::{Expected, Reels};
 use crate::mcp::{Revision, method};
-use crate::names::CallerName;
+use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, Members, RpcError, notification};
 
 /// How long the answer may take before it begins as a stream.
@@ -127,6 +127,14 @@ impl Ear for Talk {
     fn hear(&self, topic: Topic) {
         if self.ready.load(Ordering::Relaxed) {
             self.tell(topic.method(), &Members::default());
+        }
+    }
+
+    fn visited(&self, server: &ServerName, id: &str) {
+        if self.asks.is_visited(server, id) {
+            let mut params = Members::new();
+            params.text("elicitationId", id);
+            self.tell(method::ELICITATION_COMPLETE, &params);
         }
     }
 }

@@ -123,7 +123,7 @@ impl Sessions {
                 if let Some(id) = single(headers, SESSION) {
                     self.lock().remove(id);
                 }
-                body::accepted()
+                body::done()
             }
             Err(refused) => *refused,
         }
