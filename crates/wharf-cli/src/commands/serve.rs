@@ -14,7 +14,7 @@ use wharf::gateway::{Callers, Gateway, UnixDoor};
 
 use crate::app::{App, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
-use crate::reload;
+use crate::{reload, standard};
 
 /// Serve every configured server as one MCP server
 ///
@@ -110,9 +110,9 @@ impl ServeArgs {
 
     async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost) -> Result<()> {
         if self.stdio {
-            let input = BufReader::new(tokio::io::stdin());
+            let input = BufReader::new(standard::input());
             return tokio::select! {
-                served = gateway.serve_stdio(input, tokio::io::stdout()) => Ok(served?),
+                served = gateway.serve_stdio(input, standard::output()) => Ok(served?),
                 () = interrupted() => Ok(()),
             };
         }
