@@ -120,6 +120,11 @@ pub trait Asker: Send + Sync + 'static {
         let _ = (server, method, params);
         None
     }
+
+    /// For someone who speaks the protocol, and has the server to itself: hears what it logs that belongs to no request.
+    fn log(&self, server: &ServerName, params: &Json) {
+        let _ = (server, params);
+    }
 }
 
 /// Offers nothing and declines everything: the default.

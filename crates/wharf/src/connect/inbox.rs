@@ -343,7 +343,8 @@ impl Inbox {
         }
         let (mut calls, mut found) = (0, None);
         self.pending.each(|life| {
-            if life.standing.is_none() {
+            // What nobody goes with and is no call of a tool is our own housekeeping.
+            if life.standing.is_none() && (life.companion.is_some() || life.tool.is_some()) {
                 (calls, found) = (calls + 1, of(life));
             }
         });

@@ -70,6 +70,11 @@ pub trait Peer: Send + Sync + 'static {
     /// A server asks for something: `roots/list`, `sampling/createMessage`, `elicitation/create`.
     fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering;
 
+    /// A server logs something of which nobody knows which request it is about. It is told as a notification, too.
+    fn log(&self, server: &ServerName, params: &Json) {
+        let _ = (server, params);
+    }
+
     /// A server tells something. False if nobody wants to know: that is counted, and too much of it ends the connection.
     fn notification(&self, server: &ServerName, method: &str, params: Option<&Json>) -> bool;
 }

@@ -68,6 +68,7 @@ pub(super) async fn receive<D: Door, C>(
     drop(door);
     drop(closed);
     let _ = closing.send(true);
+    gateway.desk.ending.stop();
     // Every conversation holds a receiver: when the last is gone, so is the last call.
     if tokio::time::timeout(settings.drain, closing.closed()).await.is_err() {
         gateway.desk.ending.end();

@@ -34,7 +34,6 @@ pub(super) fn fits(template: &str, address: &str, gap: Gap) -> bool {
     let Some((first, mut rest)) = literal(template) else { return false };
     let Some(mut left) = address.strip_prefix(first) else { return false };
     while let Some((expression, after)) = rest.split_once('}') {
-        // Two gaps side by side are one.
         let Some((text, next)) = literal(after) else { return false };
         let end = match (text, next) {
             ("", "") => Some(left.len()),
@@ -44,7 +43,9 @@ pub(super) fn fits(template: &str, address: &str, gap: Gap) -> bool {
             (text, _) => left.find(text),
         };
         let Some(end) = end else { return false };
-        if !fills(expression, &left[..end], gap) && !(text.is_empty() && !next.is_empty()) {
+        // Two gaps side by side are one: the second takes it all.
+        let is_first_of_two = text.is_empty() && !next.is_empty();
+        if !is_first_of_two && !fills(expression, &left[..end], gap) {
             return false;
         }
         left = &left[end + text.len()..];

@@ -82,6 +82,12 @@ impl Asker for Messenger {
         visit::for_legacy(&self.capabilities)
     }
 
+    fn log(&self, _: &ServerName, params: &Json) {
+        if let Some(talk) = self.talk.upgrade() {
+            talk.log(params);
+        }
+    }
+
     fn relay(&self, _: &ServerName, method: &str, params: Option<&Json>) -> Option<Relaying> {
         if !visit::offers(&self.capabilities, method, params) {
             let error = RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` was not offered"));

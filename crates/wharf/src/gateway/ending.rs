@@ -1,24 +1,36 @@
-//! The end of a gateway: calls may end by themselves for a while, and then they must.
+//! The end of a gateway, in two steps: first streams end and calls may, then calls must.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
 use crate::mcp::code;
 use crate::wire::{Json, RpcError};
 
-/// Whether the end has come. Whoever waits for it costs nothing until then.
+/// How far the end has come. Whoever waits costs nothing until then.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
-    over: AtomicBool,
+    step: AtomicU8,
     changed: Notify,
 }
 
+const STOPPING: u8 = 1;
+const OVER: u8 = 2;
+
 impl Ending {
+    /// Nothing new is begun, and what would never end by itself ends now.
+    pub(super) fn stop(&self) {
+        self.reach(STOPPING);
+    }
+
     /// Whatever is still under way is given up.
     pub(super) fn end(&self) {
-        self.over.store(true, Ordering::Release);
-        self.changed.notify_waiters();
+        self.reach(OVER);
+    }
+
+    /// Waits until streams end.
+    pub(super) async fn until_stopping(&self) {
+        self.until(STOPPING).await;
     }
 
     /// Does some work, unless the end comes first.
@@ -29,14 +41,19 @@ impl Ending {
         tokio::select! {
             biased;
             done = work => done,
-            () = self.until_over() => Err(over()),
+            () = self.until(OVER) => Err(over()),
         }
     }
 
-    async fn until_over(&self) {
+    fn reach(&self, step: u8) {
+        self.step.fetch_max(step, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    async fn until(&self, step: u8) {
         loop {
             let changed = self.changed.notified();
-            if self.over.load(Ordering::Acquire) {
+            if self.step.load(Ordering::Acquire) >= step {
                 return;
             }
             changed.await;

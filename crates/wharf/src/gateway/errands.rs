@@ -34,9 +34,7 @@ impl Desk {
         params: Option<&Json>,
         visit: &Visit,
     ) -> Result<Json, RpcError> {
-        if !capabilities::has(self.capabilities.of(scope).await, method) {
-            return Err(unknown(method));
-        }
+        self.require(scope, method).await?;
         match method {
             method::PROMPTS_LIST => self.offers.page(scope, Kind::Prompts, params).await,
             method::RESOURCES_LIST => self.offers.page(scope, Kind::Resources, params).await,
@@ -48,11 +46,18 @@ impl Desk {
         }
     }
 
+    /// What nobody behind the gateway has is no method here.
+    pub(super) async fn require(&self, scope: &Session, method: &str) -> Result<(), RpcError> {
+        let declared = self.capabilities.of(scope).await;
+        capabilities::has(declared, method).then_some(()).ok_or_else(|| unknown(method))
+    }
+
     async fn prompt(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
         let (params, name) = named(params, "name")?;
         let place = self.offers.prompt(scope, &name).await.ok_or_else(|| invalid("unknown prompt"))?;
         let mut passed = passed(&params);
         passed.text("name", &place.own);
+        let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
         let what = (Part::Prompts, method::PROMPTS_GET, Some(&*place.own));
         let got = forward(scope, &place, what, &passed, visit).await;
         got.map_err(|error| if is_hidden(&error) { invalid("unknown prompt") } else { told(error) })
@@ -63,6 +68,7 @@ impl Desk {
         let place = self.offers.resource(scope, &uri).await.ok_or_else(|| not_found(&uri))?;
         let mut passed = passed(&params);
         passed.text("uri", &place.own);
+        let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
         let what = (Part::Resources, method::RESOURCES_READ, Some(&*place.own));
         let read = forward(scope, &place, what, &passed, visit).await;
         let read = read.map_err(|error| if is_hidden(&error) { not_found(&uri) } else { told(error) })?;
@@ -94,6 +100,7 @@ impl Desk {
         };
         let mut passed = passed(params);
         passed.json("ref", &renamed(&reference, key, (&public, &place.own)));
+        let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
         match forward(scope, &place, (Part::Completions, method::COMPLETE, None), &passed, visit).await {
             // Others complete, so the whole does; this one has nothing to say.
             Err(Error::NotOffered { .. }) => {

@@ -104,6 +104,14 @@ impl Talk {
         }
     }
 
+    /// Passes on what a server of its own logs that belongs to no request.
+    pub(super) fn log(&self, params: &Json) {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(stream) = stream {
+            stream.log(self.level(), params);
+        }
+    }
+
     /// Tells no more of a resource.
     pub(super) fn unwatch(&self, params: Option<&Json>) -> Result<Json, RpcError> {
         self.watches.remove(&uri_in(params)?);

@@ -40,18 +40,15 @@ const HEAD: usize = 32 * 1024;
 /// Serves until told to stop, then lets what is under way end.
 pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
     let resource = Resource::new(&gateway.settings, listener.local_addr().ok());
-    let (leaving, stopped) = watch::channel(false);
     let (sessions, streams) = (Arc::default(), Arc::default());
-    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, stopped, resource });
-    let stop = async {
-        stop.await;
+    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, resource });
+    let converse = |stream, closed| converse(stream, Arc::clone(&door), closed);
+    let stopping = async {
+        gateway.desk.ending.until_stopping().await;
         // Streams that nothing is under way on would never end by themselves.
-        let _ = leaving.send(true);
-        gateway.desk.news.stop();
         door.sessions.stop();
     };
-    let converse = |stream, closed| converse(stream, Arc::clone(&door), closed);
-    accept::receive(listener, gateway, stop, converse).await;
+    tokio::join!(accept::receive(listener, gateway, stop, converse), stopping);
 }
 
 /// What every connection needs.
@@ -60,7 +57,6 @@ struct Door {
     sessions: Arc<Sessions>,
     /// Those of the oldest callers.
     streams: Arc<Streams>,
-    stopped: watch::Receiver<bool>,
     resource: Resource,
 }
 
@@ -123,14 +119,14 @@ impl Door {
         }
         let is_legacy = !is_modern(request.headers());
         match (request.uri().path(), request.method().clone()) {
-            ("/sse", Method::GET) => self.streams.open(&self.gateway, caller, self.stopped.clone()),
+            ("/sse", Method::GET) => self.streams.open(&self.gateway, caller),
             ("/sse", _) => body::not_allowed("GET"),
             ("/messages", Method::POST) => self.post_to_stream(request, &caller).await,
             ("/messages", _) => body::not_allowed("POST"),
+            (_, Method::POST) => self.post(request, caller).await,
             (_, Method::GET) if websocket::is_asked(request.headers()) => {
                 websocket::agree(&mut request, caller, upgrade)
             }
-            (_, Method::POST) => self.post(request, caller).await,
             (_, Method::GET) if is_legacy && !accepts_events(request.headers()) => {
                 body::plain(StatusCode::NOT_ACCEPTABLE, "accept text/event-stream")
             }

@@ -243,7 +243,10 @@ impl Talk {
         let params = asked.params.as_ref();
         match asked.method.as_str() {
             method::PING => Ok(Json::empty_object()),
-            method::SET_LEVEL => self.set_level(params),
+            method::SET_LEVEL => {
+                desk.require(&self.scope(desk)?, method::SET_LEVEL).await?;
+                self.set_level(params)
+            }
             method::SUBSCRIBE => self.watch(desk, params).await,
             method::UNSUBSCRIBE => self.unwatch(params),
             name => {
@@ -305,7 +308,7 @@ impl Talk {
         Ok(Json::empty_object())
     }
 
-    fn level(&self) -> Option<LogLevel> {
+    pub(super) fn level(&self) -> Option<LogLevel> {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

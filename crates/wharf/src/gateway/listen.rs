@@ -43,7 +43,6 @@ impl Asked {
         line: &Line,
     ) -> Result<Json, RpcError> {
         let scope = desk.scope(caller)?;
-        let stopped = desk.news.stopped();
         let wanted = Wanted::read(self.params.as_ref())?.honoured(desk, &scope).await;
         let (heard, mut news) = mpsc::unbounded_channel();
         let listener: Arc<dyn Ear> =
@@ -70,6 +69,7 @@ impl Asked {
         let mut acknowledged = Members::new();
         acknowledged.object("notifications", &wanted.written(&honoured));
         say(method::LISTEN_ACKNOWLEDGED, &acknowledged);
+        let stopped = desk.ending.until_stopping();
         tokio::pin!(stopped);
         loop {
             tokio::select! {

@@ -9,20 +9,18 @@ use std::time::Duration;
 
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::desk::Desk;
 use crate::event::Event;
+use crate::host::Session;
 use crate::mcp::method;
 use crate::names::{CallerName, ServerName};
 
 /// Who listens.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct News {
     ears: Mutex<Vec<Weak<dyn Ear>>>,
-    /// How often serving was stopped.
-    stops: watch::Sender<u64>,
 }
 
 /// Hears of changes, on behalf of a caller.
@@ -47,16 +45,17 @@ struct Changes {
     anywhere: bool,
 }
 
+/// The servers that a caller sees: those of which it may see some tool, and those that it sees as a whole.
+#[derive(Default)]
+struct Seen {
+    any: HashSet<ServerName>,
+    whole: HashSet<ServerName>,
+}
+
 /// Changes within this time are one.
 pub(super) const FLOOD: Duration = Duration::from_millis(100);
 
 // === impl News ===
-
-impl Default for News {
-    fn default() -> Self {
-        Self { ears: Mutex::default(), stops: watch::Sender::new(0) }
-    }
-}
 
 impl News {
     /// Tells an ear from now on, as long as it is there.
@@ -66,22 +65,6 @@ impl News {
             ears.retain(|ear| ear.strong_count() > 0);
         }
         ears.push(ear);
-    }
-
-    /// Serving stops: requests that stay open end.
-    pub(super) fn stop(&self) {
-        self.stops.send_modify(|stops| *stops += 1);
-    }
-
-    /// Waits until serving stops, from now on.
-    pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut stops = self.stops.subscribe();
-        async move {
-            // An error means that nobody is left who could stop anything.
-            if stops.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
     }
 
     fn ears(&self) -> Vec<Arc<dyn Ear>> {
@@ -114,19 +97,29 @@ pub(super) async fn follow(desk: Weak<Desk>, mut events: Receiver<Event>) {
 
 /// Tells every ear what its caller may know.
 fn tell(desk: &Desk, changes: &Changes) {
-    let mut seen: HashMap<CallerName, HashSet<ServerName>> = HashMap::new();
+    let mut seen: HashMap<CallerName, Seen> = HashMap::new();
     for ear in desk.news.ears() {
         let caller = ear.caller();
         if !seen.contains_key(caller) {
-            let servers = desk.scope(caller).map(|scope| scope.servers()).unwrap_or_default();
-            seen.insert(caller.clone(), servers.iter().map(|config| config.name.clone()).collect());
+            let scope = desk.scope(caller).ok();
+            seen.insert(caller.clone(), scope.map(|scope| Seen::by(&scope)).unwrap_or_default());
         }
-        let Some(servers) = seen.get(caller) else { continue };
+        let Some(seen) = seen.get(caller) else { continue };
         for topic in [Topic::Tools, Topic::Prompts, Topic::Resources] {
+            let servers = if topic == Topic::Tools { &seen.any } else { &seen.whole };
             if changes.concern(topic, servers) {
                 ear.hear(topic);
             }
         }
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn by(scope: &Session) -> Self {
+        let any = scope.servers().iter().map(|config| config.name.clone()).collect();
+        Self { any, whole: scope.whole_servers().into_iter().collect() }
     }
 }
 

@@ -159,15 +159,15 @@ impl Offers {
         let changes = self.changes.load(Ordering::Relaxed);
         let merged = Arc::new(match kind {
             Kind::Prompts => {
-                let shares = shares(scope.all_prompts().await, |p| (p.name.raw().to_owned(), p.raw));
+                let shares = shares(scope.known_prompts().await, |p| (p.name.raw().to_owned(), p.raw));
                 named(scope, shares)
             }
             Kind::Resources => {
-                let shares = shares(scope.all_resources().await, |r| (r.uri.raw().to_owned(), r.raw));
+                let shares = shares(scope.known_resources().await, |r| (r.uri.raw().to_owned(), r.raw));
                 addressed(shares, "resources", "uri")
             }
             Kind::Templates => {
-                let all = scope.all_resource_templates().await;
+                let all = scope.known_resource_templates().await;
                 let shares = shares(all, |t| (t.uri_template.raw().to_owned(), t.raw));
                 addressed(shares, "resourceTemplates", "uriTemplate")
             }

@@ -5,13 +5,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::Gateway;
 use super::body::{self, Reply};
+use super::desk::Desk;
 use super::legacy::random_name;
 use super::stdio::Pipe;
 use crate::names::CallerName;
@@ -36,12 +38,7 @@ const WAITING: usize = 64;
 
 impl Streams {
     /// Opens a stream, and says where to post to.
-    pub(super) fn open(
-        self: &Arc<Self>,
-        gateway: &Gateway,
-        caller: CallerName,
-        stop: watch::Receiver<bool>,
-    ) -> Reply {
+    pub(super) fn open(self: &Arc<Self>, gateway: &Gateway, caller: CallerName) -> Reply {
         let Some(name) = random_name() else {
             return body::plain(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers to be had");
         };
@@ -56,9 +53,9 @@ impl Streams {
         let (events, receiver) = mpsc::channel(WAITING);
         // There is room: nothing was sent yet.
         let _ = events.try_send(format!("event: endpoint\ndata: /messages?session={name}\n\n").into());
-        let streams = Arc::clone(self);
+        let (streams, desk) = (Arc::clone(self), Arc::clone(&gateway.desk));
         tokio::spawn(async move {
-            stream.pump(messages, events, stop).await;
+            stream.pump(messages, events, &desk).await;
             streams.lock().remove(&name);
         });
         body::stream(receiver)
@@ -88,30 +85,25 @@ impl Streams {
 
 impl Stream {
     /// Brings messages to the caller until it leaves, or until the gateway stops and the last call has ended.
-    async fn pump(
-        &self,
-        mut messages: mpsc::Receiver<Vec<u8>>,
-        events: mpsc::Sender<Bytes>,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    async fn pump(&self, mut messages: mpsc::Receiver<Vec<u8>>, events: mpsc::Sender<Bytes>, desk: &Desk) {
         let mut stopping = false;
         loop {
             tokio::select! {
-                message = messages.recv() => match message {
-                    Some(message) if events.send(body::first_event(&message)).await.is_ok() => {}
-                    Some(_) => break,
-                    None => return,
-                },
-                () = events.closed() => break,
-                () = async { drop(stop.wait_for(|stopped| *stopped).await) }, if !stopping => {
-                    stopping = true;
-                    // No more is taken. Calls under way hold the other ends of the channel.
-                    drop(self.pipe.lock().await.take());
-                }
-            }
+                            message = messages.recv() => match message {
+                                Some(message) if events.send(body::first_event(&message)).await.is_ok() => {}
+                                Some(_) => break,
+                                None => return,
+                            },
+                            () = events.closed() => break,
+            () = desk.ending.until_stopping(), if !stopping => {
+                                stopping = true;
+                                // No more is taken. Calls under way hold the other ends of the channel.
+                                drop(self.pipe.lock().await.take());
+                            }
+                        }
         }
         if let Some(pipe) = self.pipe.lock().await.take() {
-            pipe.finish();
+            pipe.leave(std::future::ready(()), Duration::ZERO).await;
         }
     }
 }

@@ -148,14 +148,6 @@ impl Pipe {
         Ok(())
     }
 
-    /// The caller is gone: what is under way ends.
-    pub(super) fn finish(&self) {
-        self.modern.cancel_all();
-        if let Some(talk) = &self.talk {
-            talk.end();
-        }
-    }
-
     /// Ends it. Calls under way may end first, for so long; `written` ends when everything they said was written.
     pub(super) async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
         let Self { talk, modern, out, .. } = self;

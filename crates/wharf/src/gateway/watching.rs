@@ -7,8 +7,7 @@ use indexmap::IndexSet;
 use tokio::task::AbortHandle;
 
 use super::addresses;
-use super::capabilities;
-use super::desk::{Desk, told, unknown};
+use super::desk::{Desk, told};
 use super::errands::not_found;
 use super::news::FLOOD;
 use super::offers::Place;
@@ -39,9 +38,7 @@ const AT_ONCE: usize = 256;
 impl Desk {
     /// Subscribes to a resource for a caller. When this returns, its server has agreed.
     pub(super) async fn watch(&self, scope: &Session, uri: &str) -> Result<Watching, RpcError> {
-        if !capabilities::has(self.capabilities.of(scope).await, method::SUBSCRIBE) {
-            return Err(unknown(method::SUBSCRIBE));
-        }
+        self.require(scope, method::SUBSCRIBE).await?;
         let place = self.offers.resource(scope, uri).await.ok_or_else(|| not_found(uri))?;
         let subscribed = scope.subscribe(place.server.as_str(), &place.own).await;
         let subscription = subscribed.map_err(|error| match error {

@@ -1,17 +1,19 @@
 //! What servers declare that they have beside tools.
 //!
-//! In: the servers that can be seen from here. Out: their capabilities, from their connections where there are any. Only
-//! a server of which nothing is known is connected for it, and not for long.
+//! In: the servers that can be seen from here. Out: their capabilities, from their connections where there are any, or
+//! as they were last seen. Only a server of which nothing is known is connected for it, and not for long.
 
 use std::time::Duration;
 
 use futures_util::StreamExt;
 
+use super::server::Server;
 use super::{Host, STARTING};
 use crate::catalog::Part;
 use crate::connect::Connection;
 use crate::names::ServerName;
 use crate::registry::NameRules;
+use crate::wire::Json;
 
 /// What a server has beside tools, or several have together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,33 +28,45 @@ pub(crate) struct Declared {
 // === impl Host ===
 
 impl Host {
-    /// What each server declares, in the order of the configuration. `None` for one that is not connected and is either
-    /// known to whoever asks, or could not be connected in this time.
+    /// What each server declares that is given here as a whole, in the order of the configuration. `None` for one that
+    /// is not connected and is either known to whoever asks, or could not be connected in this time.
     pub(crate) async fn declared(
         &self,
         patience: Duration,
         is_known: impl Fn(&ServerName) -> bool,
     ) -> Vec<(ServerName, Option<Declared>)> {
-        let servers = self.scope.all_servers().into_iter().filter(|server| server.config.enabled);
+        let servers = self.scope.whole_servers().into_iter().filter(|server| server.config.enabled);
         let looks = servers.map(|server| {
-            let live = server.berth.live();
-            let ask = live.is_none() && !is_known(&server.config.name);
-            async move {
-                let connection = match ask {
-                    true => tokio::time::timeout(patience, server.berth.connection()).await.ok(),
-                    false => live.map(Ok),
-                };
-                let declared = connection.and_then(Result::ok).map(|c| Declared::of(&c));
-                (server.config.name.clone(), declared)
-            }
+            let known = is_known(&server.config.name);
+            async move { (server.config.name.clone(), declared_by(&server, known, patience).await) }
         });
         futures_util::stream::iter(looks.collect::<Vec<_>>()).buffered(STARTING).collect().await
     }
 
+    /// The servers that are given here as a whole.
+    pub(crate) fn whole_servers(&self) -> Vec<ServerName> {
+        self.scope.whole_servers().iter().map(|server| server.config.name.clone()).collect()
+    }
+
     /// How public names are made.
     pub(crate) fn name_rules(&self) -> NameRules {
-        self.scope.registry.rules()
+        self.scope.registry.names()
     }
+}
+
+/// From its connection, from what an earlier run saw, or from a new connection.
+async fn declared_by(server: &Server, known: bool, patience: Duration) -> Option<Declared> {
+    if let Some(connection) = server.berth.live() {
+        return Some(Declared::of(&connection));
+    }
+    if let Some(pinned) = server.recalled() {
+        return Some(Declared::said(&pinned.capabilities));
+    }
+    if known || server.recent_trouble().is_some() {
+        return None;
+    }
+    let connection = tokio::time::timeout(patience, server.connection()).await;
+    Some(Declared::of(&connection.ok()?.ok()?))
 }
 
 // === impl Declared ===
@@ -66,6 +80,19 @@ impl Declared {
             subscriptions: has(Part::Subscriptions),
             completions: has(Part::Completions),
             logging: has(Part::Logging),
+        }
+    }
+
+    /// What capabilities say, as a server wrote them.
+    fn said(capabilities: &Json) -> Self {
+        let has = |name: &str| capabilities.member(name).is_some_and(|c| !c.is_null());
+        let watch = capabilities.member("resources").and_then(|resources| resources.member("subscribe"));
+        Self {
+            prompts: has("prompts"),
+            resources: has("resources"),
+            subscriptions: watch.is_some_and(|flag| flag.as_str() == "true"),
+            completions: has("completions"),
+            logging: has("logging"),
         }
     }
 

@@ -89,7 +89,7 @@ impl Host {
     }
 
     async fn known<T: Listed>(&self) -> Everywhere<T> {
-        let servers: Vec<_> = self.scope.all_servers().into_iter().filter(|s| s.config.enabled).collect();
+        let servers: Vec<_> = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled).collect();
         let looks = servers.into_iter().map(|server| async move {
             let (list, error) = known_list::<T>(&server, &self.scope.home(&server).peer).await;
             (server.config.name.clone(), list, error)

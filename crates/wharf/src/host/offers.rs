@@ -232,8 +232,7 @@ impl Host {
     where
         F: Future<Output = Result<Offered<T>>>,
     {
-        let whole = |s: &Arc<Server>| self.scope.gives(|rules| rules.gives_server(&s.config.name));
-        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled && whole(s));
+        let servers = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled);
         let asked = futures_util::stream::iter(servers).map(|server| {
             let answer = ask(server.config.name.to_string());
             async move { (server.config.name.clone(), answer.await) }

@@ -129,7 +129,7 @@ impl HostPeer {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn log(&self, server: &ServerName, params: Option<&Json>) {
+    fn tell_log(&self, server: &ServerName, params: Option<&Json>) {
         self.events.publish(|| {
             let text = |key: &str| {
                 let value = params.and_then(|p| p.member(key));
@@ -173,6 +173,10 @@ impl Peer for HostPeer {
         Box::pin(ask::answer(Arc::clone(&self.asker), server.clone(), method.to_owned(), params))
     }
 
+    fn log(&self, server: &ServerName, params: &Json) {
+        self.asker.log(server, params);
+    }
+
     fn notification(&self, server: &ServerName, name: &str, params: Option<&Json>) -> bool {
         match name {
             method::TOOLS_CHANGED => {
@@ -181,7 +185,7 @@ impl Peer for HostPeer {
                 true
             }
             method::MESSAGE => {
-                self.log(server, params);
+                self.tell_log(server, params);
                 true
             }
             method::RESOURCES_CHANGED => {

@@ -202,6 +202,12 @@ impl Scope {
         }
     }
 
+    /// Every server that is given as a whole: what is no tool is given only so.
+    pub(super) fn whole_servers(&self) -> Vec<Arc<Server>> {
+        let whole = |server: &Arc<Server>| self.gives(|rules| rules.gives_server(&server.config.name));
+        self.all_servers().into_iter().filter(whole).collect()
+    }
+
     /// Whether this scope's rules give something, if it has any.
     pub(super) fn gives(&self, gives: impl FnOnce(&CallerRules) -> bool) -> bool {
         self.agent.as_ref().and_then(|agent| agent.rules.as_deref()).is_none_or(gives)

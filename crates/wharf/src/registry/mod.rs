@@ -120,7 +120,7 @@ impl Registry {
     }
 
     /// How public names are made here.
-    pub fn rules(&self) -> NameRules {
+    pub fn names(&self) -> NameRules {
         self.names
     }
 

@@ -36,8 +36,10 @@ impl Inbox {
             method::LISTEN_ACKNOWLEDGED => Wanted::when(self.acknowledged(params)),
             method::CANCELLED => Wanted::when(self.listened(params)),
             method::MESSAGE => {
-                if let (Some(companion), Some(params)) = (self.companion(call), params) {
-                    companion.log(params);
+                match (self.companion(call), params) {
+                    (Some(companion), Some(params)) => companion.log(params),
+                    (None, Some(params)) => self.peer.log(&self.server, params),
+                    _ => {}
                 }
                 let clean = |params: &Json| {
                     Json::from(Redacted::new(params.clone(), self.monitor.redactor.clone()).to_value())

@@ -117,7 +117,7 @@ async fn l94_a_caller_that_asks_too_often_is_told_when_to_come_back() {
     let host = host([puppet("pup", &Puppet::of(Era::Modern).log(&log))]).await;
     let door = open_with(host, |b| b.limits(limits)).await;
     for _ in 0..2 {
-        assert_eq!(door.modern("server/discover", json!({})).await.status, StatusCode::OK);
+        assert_eq!(door.modern("ping", json!({})).await.status, StatusCode::NOT_FOUND, "no word of this era");
     }
     let refused = door.modern("tools/list", json!({})).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);

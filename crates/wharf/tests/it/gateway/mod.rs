@@ -98,23 +98,13 @@ impl Door {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Option<Answer> {
-        let (_sender, head, body) = self.try_begin(method, path, headers, body).await?;
+        let (_sender, head, body) = self.begin(method, path, headers, body).await?;
         let body = body.collect().await.ok()?.to_bytes();
         let body = String::from_utf8(body.to_vec()).unwrap();
         Some(Answer { status: head.status, headers: head.headers, body })
     }
 
     async fn begin(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: impl Into<Bytes>,
-    ) -> (SendRequest<Full<Bytes>>, http::response::Parts, Incoming) {
-        self.try_begin(method, path, headers, body).await.expect("an answer")
-    }
-
-    async fn try_begin(
         &self,
         method: Method,
         path: &str,
@@ -146,7 +136,7 @@ impl Door {
         let host = self.name();
         let mut all = vec![("host", host.as_str()), ("content-type", "application/json")];
         all.extend(headers);
-        let (sender, head, body) = self.begin(method, path, &all, body).await;
+        let (sender, head, body) = self.begin(method, path, &all, body).await.expect("an answer");
         Stream { status: head.status, body, buffer: String::new(), _sender: sender }
     }
 

@@ -1,9 +1,12 @@
 //! Prompts, resources, templates and completion through the gateway, in both eras each way.
 
 use serde_json::{Value, json};
+use wharf::config::{CallerRules, CallerTable};
+use wharf::gateway::{Callers, Key};
+use wharf::names::CallerName;
 use wharf_testkit::{Era, Puppet, Step};
 
-use super::{Door, open};
+use super::{Door, open, open_with};
 use crate::support::{at, count, folder, host, puppet, received};
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -313,6 +316,47 @@ async fn l80_a_server_that_fails_is_left_out_of_a_list_and_pages_have_cursors_of
         assert!(second["result"].get("nextCursor").is_none());
         let wrong = caller.ask("resources/list", json!({"cursor": "p7"})).await;
         assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+        door.host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn l92_whoever_is_given_some_tools_of_a_server_sees_nothing_else_of_it() {
+    let key = |name: &str| Key::new(CallerName::parse(name).unwrap(), Key::hash(name));
+    let mut rules = CallerTable::default();
+    rules.insert("ann", CallerRules::new(["docs"], []).unwrap());
+    rules.insert("bob", CallerRules::new([], ["docs/echo"]).unwrap());
+    for era in ERAS {
+        let files = folder();
+        let log = at(&files, "log");
+        let script = able(era)
+            .on("prompts/list", reply(json!({"prompts": [{"name": "greet"}]})))
+            .on("resources/list", reply(json!({"resources": [{"uri": "x://a", "name": "a"}]})))
+            .on("resources/read", reply(json!({"contents": []})))
+            .log(&log);
+        let callers = Callers::default().keys([key("ann"), key("bob")]);
+        let docs = host([puppet("docs", &script)]).await;
+        let door = open_with(docs, |b| b.callers(callers).rules(rules.clone())).await;
+        let ask = async |caller: &str, method: &str, params: Value| {
+            let bearer = format!("Bearer {caller}");
+            door.modern_with(method, params, &[("authorization", &bearer)]).await.json()
+        };
+        let listed = ask("ann", "prompts/list", json!({})).await;
+        assert_eq!(column(&listed, "prompts", "name"), ["docs_greet"]);
+        let read = ask("ann", "resources/read", json!({"uri": "x://a"})).await;
+        assert!(read["result"].is_object(), "{read}");
+        let asked = received(&log).len();
+        let declared = ask("bob", "server/discover", json!({})).await;
+        assert_eq!(declared["result"]["capabilities"], json!({"tools": {"listChanged": true}}));
+        for (method, params) in [
+            ("prompts/list", json!({})),
+            ("prompts/get", json!({"name": "docs_greet"})),
+            ("resources/list", json!({})),
+            ("resources/read", json!({"uri": "wharf+docs:x://a"})),
+        ] {
+            assert_eq!(ask("bob", method, params).await["error"]["code"], -32601, "{method}");
+        }
+        assert_eq!(received(&log).len(), asked, "the server heard nothing of it");
         door.host.close().await;
     }
 }
