@@ -151,7 +151,9 @@ impl App {
         let debugged: HashSet<ServerName> =
             servers.iter().filter(|s| s.debug).map(|s| s.name.clone()).collect();
         let bus = Bus::default();
-        let teller = tokio::spawn(events::tell(Arc::clone(&self.ui), bus.subscribe(), debugged));
+        // Only a curious person hears of every call.
+        let heard = if self.ui.verbose > 0 { bus.subscribe() } else { bus.subscribe_but_calls() };
+        let teller = tokio::spawn(events::tell(Arc::clone(&self.ui), heard, debugged));
         let eras = EraFile::open(self.world.own.as_ref().map(|own| own.eras.clone()));
         let builder = Host::builder()
             .servers(servers.into_iter().map(|server| self.adjusted(server)))

@@ -180,7 +180,15 @@ pub enum State {
 
 /// Where events go. Cheap to clone; publishing without a listener costs an atomic read.
 #[derive(Clone, Debug)]
-pub struct Bus(Arc<broadcast::Sender<Event>>);
+pub struct Bus(Arc<Channels>);
+
+#[derive(Debug)]
+struct Channels {
+    /// For those who want to hear of every call.
+    all: broadcast::Sender<Event>,
+    /// For the others, who would otherwise be woken by each of them.
+    rare: broadcast::Sender<Event>,
+}
 
 /// The largest arguments and results that an event carries. Events wait for slow listeners: what they carry stays in
 /// memory until then.
@@ -192,22 +200,39 @@ const BACKLOG: usize = 1024;
 
 impl Default for Bus {
     fn default() -> Self {
-        Self(Arc::new(broadcast::channel(BACKLOG).0))
+        Self(Arc::new(Channels { all: broadcast::channel(BACKLOG).0, rare: broadcast::channel(BACKLOG).0 }))
     }
 }
 
 impl Bus {
     /// Tells everyone who listens. The event is only made if somebody does.
     pub fn publish(&self, event: impl FnOnce() -> Event) {
-        if self.0.receiver_count() > 0 {
+        let Channels { all, rare } = &*self.0;
+        if rare.receiver_count() > 0 {
+            let event = event();
             // An error means the last listener left in between: nobody missed anything.
-            let _ = self.0.send(event());
+            let _ = rare.send(event.clone());
+            let _ = all.send(event);
+        } else if all.receiver_count() > 0 {
+            let _ = all.send(event());
+        }
+    }
+
+    /// Tells of a call, which happens all the time.
+    pub(crate) fn publish_call(&self, event: impl FnOnce() -> Event) {
+        if self.0.all.receiver_count() > 0 {
+            let _ = self.0.all.send(event());
         }
     }
 
     /// Listens from now on. [`broadcast::error::RecvError::Lagged`] says how many events were lost.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.0.subscribe()
+        self.0.all.subscribe()
+    }
+
+    /// The same for everything but [`Event::ToolInvoked`]: for a listener that calls would only wake in vain.
+    pub fn subscribe_but_calls(&self) -> broadcast::Receiver<Event> {
+        self.0.rare.subscribe()
     }
 }
 

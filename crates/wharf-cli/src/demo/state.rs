@@ -152,7 +152,7 @@ impl Client {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let (tell, told) = oneshot::channel();
         lock(&self.asked).insert(id, tell);
-        frames.send(request(id, name, &Members::of(&params.into()))).await.ok()?;
+        frames.send(request(id, name, Members::of(&params.into()))).await.ok()?;
         told.await.ok()?.ok()
     }
 

@@ -1,6 +1,7 @@
 //! A request that is made for somebody else: a caller of the gateway.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ask::{self, Asker};
 use crate::connect::{Answering, Companion, Told};
@@ -27,6 +28,8 @@ pub struct Relayed {
     /// Whoever is asked must know which request a question belongs to. A legacy server that cannot say is given one
     /// request at a time.
     pub alone: bool,
+    /// How many questions of its server wait for an answer now.
+    pub asking: Arc<AtomicUsize>,
 }
 
 /// Hears the parameters of `notifications/message`. Must not wait.
@@ -57,7 +60,29 @@ impl Companion for Relayed {
     }
 
     fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering {
-        Box::pin(ask::answer(Arc::clone(&self.asker), server.clone(), method.to_owned(), params))
+        let asked = Asking::new(&self.asking);
+        let answer = ask::answer(Arc::clone(&self.asker), server.clone(), method.to_owned(), params);
+        Box::pin(async move {
+            let answer = answer.await;
+            drop(asked);
+            answer
+        })
+    }
+}
+
+/// A question that waits for its answer, as long as this lives.
+struct Asking(Arc<AtomicUsize>);
+
+impl Asking {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@ use super::Rejected;
 use super::pages::List;
 use crate::connect::Connection;
 use crate::error::{Error, Result};
-use crate::mcp::{Prompt, Resource, ResourceTemplate, Revision, code, method};
+use crate::mcp::{Era, Prompt, Resource, ResourceTemplate, Revision, code, extension, method};
 use crate::wire::Json;
 
 /// What a server offers of one kind, as it said it when it was asked.
@@ -27,6 +27,7 @@ pub(crate) enum Part {
     Prompts,
     Completions,
     Logging,
+    Tasks,
 }
 
 const RESOURCES: List =
@@ -107,6 +108,7 @@ impl Part {
             Self::Prompts => "no prompts",
             Self::Completions => "no completion of arguments",
             Self::Logging => "no log",
+            Self::Tasks => "no tasks",
         };
         Err(Error::NotOffered {
             server: connection.server().clone(),
@@ -124,6 +126,10 @@ impl Part {
             // The first revision had completion, and no word for having it.
             Self::Completions => info.offers("completions") || info.revision == Revision::V2024_11_05,
             Self::Logging => info.offers("logging"),
+            // What the legacy era called tasks is something else.
+            Self::Tasks => {
+                info.revision.era() == Era::Modern && extension::is_in(&info.capabilities, extension::TASKS)
+            }
         }
     }
 }

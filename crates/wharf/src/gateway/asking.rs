@@ -75,11 +75,11 @@ impl Asker for Messenger {
     }
 
     fn capabilities(&self) -> Json {
-        visit::for_modern(&self.capabilities)
+        visit::without_tasks(visit::for_modern(&self.capabilities))
     }
 
     fn legacy_capabilities(&self) -> Json {
-        visit::for_legacy(&self.capabilities)
+        visit::without_tasks(visit::for_legacy(&self.capabilities))
     }
 
     fn log(&self, _: &ServerName, params: &Json) {

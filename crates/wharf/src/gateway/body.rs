@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use super::limits;
-use crate::wire::{Json, RpcError, response_error};
+use crate::wire::{Json, Pieces, RpcError, response_error};
 
 /// An answer over HTTP.
 pub(super) type Reply = Response<ReplyBody>;
@@ -25,6 +25,8 @@ pub(super) type Work = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
 pub(super) enum ReplyBody {
     /// Everything at once.
     Whole(Option<Bytes>),
+    /// The same in pieces, and how much is left.
+    Pieces(std::vec::IntoIter<Bytes>, u64),
     /// Events.
     Events(Box<Events>),
     /// Events of a stream that lives elsewhere.
@@ -62,18 +64,24 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Pieces(pieces, left) => {
+                let next = pieces.next();
+                *left -= next.as_ref().map_or(0, |piece| piece.len() as u64);
+                Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
+            }
             Self::Events(events) => events.poll(cx).map(|event| event.map(|event| Ok(Frame::data(event)))),
             Self::Stream(stream) => stream.poll(cx).map(|event| event.map(|event| Ok(Frame::data(event)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        matches!(self, Self::Whole(None) | Self::Pieces(_, 0))
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Self::Pieces(_, left) => SizeHint::with_exact(*left),
             Self::Events(_) | Self::Stream(_) => SizeHint::default(),
         }
     }
@@ -145,7 +153,17 @@ fn event(message: &[u8]) -> Bytes {
 
 /// Answers with one message.
 pub(super) fn message(status: StatusCode, message: Vec<u8>) -> Reply {
-    with_type(status, "application/json", message.into())
+    with_type(status, "application/json", ReplyBody::Whole(Some(message.into())))
+}
+
+/// Answers with one message that may be large.
+pub(super) fn pieces(message: Pieces) -> Reply {
+    let length = message.len() as u64;
+    with_type(
+        StatusCode::OK,
+        "application/json",
+        ReplyBody::Pieces(message.into_chunks().into_iter(), length),
+    )
 }
 
 /// Answers with events: a first one, then notes, then the end of the work.
@@ -192,7 +210,8 @@ pub(super) fn overloaded(id: &Json, error: &RpcError) -> Reply {
 
 /// A refusal in words.
 pub(super) fn plain(status: StatusCode, why: &str) -> Reply {
-    with_type(status, "text/plain; charset=utf-8", format!("{why}\n").into())
+    let text = ReplyBody::Whole(Some(format!("{why}\n").into()));
+    with_type(status, "text/plain; charset=utf-8", text)
 }
 
 /// Taken, and there is nothing to say.
@@ -209,8 +228,8 @@ pub(super) fn not_allowed(allow: &'static str) -> Reply {
     reply
 }
 
-fn with_type(status: StatusCode, kind: &'static str, body: Bytes) -> Reply {
-    let mut reply = Response::new(ReplyBody::Whole(Some(body)));
+fn with_type(status: StatusCode, kind: &'static str, body: ReplyBody) -> Reply {
+    let mut reply = Response::new(body);
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     reply

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::host::{Declared, Session};
-use crate::mcp::method;
+use crate::mcp::{Era, extension, method};
 use crate::names::ServerName;
 use crate::wire::Json;
 
@@ -68,7 +68,7 @@ impl Capabilities {
 }
 
 /// Capabilities as a server says them. Lists may always change: servers come and go behind the gateway.
-pub(super) fn written(declared: Declared) -> Json {
+pub(super) fn written(declared: Declared, era: Era) -> Json {
     let mut all = json!({ "tools": { "listChanged": true } });
     if declared.prompts {
         all["prompts"] = json!({ "listChanged": true });
@@ -82,6 +82,9 @@ pub(super) fn written(declared: Declared) -> Json {
     if declared.logging {
         all["logging"] = json!({});
     }
+    if declared.tasks && era == Era::Modern {
+        all["extensions"] = json!({ (extension::TASKS): {} });
+    }
     Json::of(&all)
 }
 
@@ -93,6 +96,7 @@ pub(super) fn has(declared: Declared, method: &str) -> bool {
         method::SUBSCRIBE | method::UNSUBSCRIBE => declared.subscriptions,
         method::COMPLETE => declared.completions,
         method::SET_LEVEL => declared.logging,
+        method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => declared.tasks,
         _ => false,
     }
 }

@@ -20,16 +20,18 @@ use super::news::{self, News};
 use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
+use super::tasks;
 use super::visit::Visit;
+use crate::call::OnProgress;
 use crate::config::CallerTable;
 use crate::connect::Progress;
 use crate::error::{Error, Result};
 use crate::host::{CallOptions, Host, Session};
-use crate::mcp::{LogLevel, code, method};
+use crate::mcp::{Era, LogLevel, code, meta, method};
 use crate::names::CallerName;
 use crate::outcome::Outcome;
 use crate::policy::Permission;
-use crate::wire::{Json, RpcError};
+use crate::wire::{Json, Members, RpcError};
 
 /// The one place where requests are answered.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(super) struct Desk {
     host: Host,
     /// Name and version.
     pub(super) info: Json,
+    /// The same as the modern era says it with every result: `_meta` with nothing else in it.
+    pub(super) signature: Members,
     pub(super) instructions: Option<String>,
     lists: Lists,
     pub(super) offers: Offers,
@@ -44,7 +48,7 @@ pub(super) struct Desk {
     pub(super) news: News,
     /// Whether somebody looks after it already.
     tended: AtomicBool,
-    scopes: Mutex<HashMap<ScopeKey, (Session, Instant)>>,
+    scopes: Mutex<Scopes>,
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
     pub(super) ending: Ending,
@@ -56,6 +60,8 @@ pub(super) struct Desk {
 
 /// A caller, and what it said of itself: connections to legacy servers are made with exactly that.
 type ScopeKey = (CallerName, Bytes, Option<LogLevel>);
+/// Looked into at every call, so by a quick hash.
+type Scopes = HashMap<ScopeKey, (Session, Instant), foldhash::fast::RandomState>;
 
 /// Connections of one caller alone are closed when they were not used for so long.
 const LANE_IDLE: Duration = Duration::from_secs(5 * 60);
@@ -73,9 +79,13 @@ impl Desk {
         instructions: Option<String>,
     ) -> Result<Self> {
         let info = Json::of(&json!({ "name": name, "version": version }));
+        let (mut own, mut signature) = (Members::default(), Members::default());
+        own.json(meta::SERVER_INFO, &info);
+        signature.object("_meta", &own);
         Ok(Self {
             host,
             info,
+            signature,
             instructions,
             lists: Lists::default(),
             offers: Offers::default(),
@@ -127,8 +137,8 @@ impl Desk {
     }
 
     /// What the whole can do for a caller, as a server says it.
-    pub(super) async fn capabilities(&self, caller: &CallerName) -> Result<Json> {
-        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await))
+    pub(super) async fn capabilities(&self, caller: &CallerName, era: Era) -> Result<Json> {
+        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await, era))
     }
 
     /// Answers one request.
@@ -141,8 +151,30 @@ impl Desk {
     ) -> Result<Json, RpcError> {
         match method {
             method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
-            method::TOOLS_CALL => call(&self.gate, scope, params, visit).await,
+            method::TOOLS_CALL => self.call(scope, params, visit).await,
             _ => self.offered(scope, method, params, visit).await,
+        }
+    }
+
+    async fn call(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
+        let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
+        let [name, arguments] = params.pick(["name", "arguments"]);
+        let name: String =
+            name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
+        let server = scope.snapshot().route(&name).map(|route| route.server.clone());
+        let _pass = self.gate.enter(scope.agent(), server.as_ref()).await?;
+        let arguments = arguments.unwrap_or_else(Json::empty_object);
+        let mut report = |progress: Progress| visit.line.progress(&progress);
+        let on_progress = visit.reports.then_some(&mut report as OnProgress<'_>);
+        let relayed = Some(Arc::clone(&visit.relayed));
+        let options = CallOptions { on_progress, relayed, ..CallOptions::default() };
+        let outcome = scope.call_with(&name, arguments, options).await;
+        let server = outcome.server.clone();
+        match (said(outcome)?, server) {
+            (result, Some(server)) if tasks::is_task(&result) => {
+                Ok(self.begun(scope.agent(), &server, &result))
+            }
+            (result, _) => Ok(result),
         }
     }
 
@@ -151,7 +183,7 @@ impl Desk {
         if self.tended.swap(true, Ordering::Relaxed) {
             return;
         }
-        tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe()));
+        tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe_but_calls()));
         let desk = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
@@ -174,22 +206,9 @@ impl Desk {
         futures_util::future::join_all(kept.iter().map(|scope| scope.recycle(LANE_IDLE))).await;
     }
 
-    fn scopes(&self) -> MutexGuard<'_, HashMap<ScopeKey, (Session, Instant)>> {
+    fn scopes(&self) -> MutexGuard<'_, Scopes> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-async fn call(gate: &Gate, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
-    let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
-    let [name, arguments] = params.pick(["name", "arguments"]);
-    let name: String = name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
-    let server = scope.snapshot().route(&name).map(|route| route.server.clone());
-    let _pass = gate.enter(scope.agent(), server.as_ref()).await?;
-    let arguments = arguments.unwrap_or_else(Json::empty_object);
-    let mut report = |progress: Progress| visit.line.progress(&progress);
-    let relayed = Some(Arc::clone(&visit.relayed));
-    let options = CallOptions { on_progress: Some(&mut report), relayed, ..CallOptions::default() };
-    said(scope.call_with(&name, arguments, options).await)
 }
 
 /// What a caller is told of an outcome: the tool's own answer as it is, and of what went wrong on the way what the

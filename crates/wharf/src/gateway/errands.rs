@@ -18,6 +18,7 @@ use crate::connect::Progress;
 use crate::error::Error;
 use crate::host::{CallOptions, Session};
 use crate::mcp::{code, method};
+use crate::names::ServerName;
 use crate::wire::{Json, Members, RpcError};
 
 /// Members of the parameters that are not passed on as they are: what names the thing, and what is between neighbours.
@@ -42,6 +43,9 @@ impl Desk {
             method::PROMPTS_GET => self.prompt(scope, params, visit).await,
             method::RESOURCES_READ => self.read(scope, params, visit).await,
             method::COMPLETE => self.complete(scope, params, visit).await,
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
+                self.task(scope, method, params, visit).await
+            }
             _ => Err(unknown(method)),
         }
     }
@@ -59,7 +63,7 @@ impl Desk {
         passed.text("name", &place.own);
         let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
         let what = (Part::Prompts, method::PROMPTS_GET, Some(&*place.own));
-        let got = forward(scope, &place, what, &passed, visit).await;
+        let got = forward(self, scope, &place.server, what, (&passed, visit)).await?;
         got.map_err(|error| if is_hidden(&error) { invalid("unknown prompt") } else { told(error) })
     }
 
@@ -70,7 +74,7 @@ impl Desk {
         passed.text("uri", &place.own);
         let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
         let what = (Part::Resources, method::RESOURCES_READ, Some(&*place.own));
-        let read = forward(scope, &place, what, &passed, visit).await;
+        let read = forward(self, scope, &place.server, what, (&passed, visit)).await?;
         let read = read.map_err(|error| if is_hidden(&error) { not_found(&uri) } else { told(error) })?;
         Ok(if place.marked { with_marks(&read, &place) } else { read })
     }
@@ -101,7 +105,8 @@ impl Desk {
         let mut passed = passed(params);
         passed.json("ref", &renamed(&reference, key, (&public, &place.own)));
         let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
-        match forward(scope, &place, (Part::Completions, method::COMPLETE, None), &passed, visit).await {
+        let what = (Part::Completions, method::COMPLETE, None);
+        match forward(self, scope, &place.server, what, (&passed, visit)).await? {
             // Others complete, so the whole does; this one has nothing to say.
             Err(Error::NotOffered { .. }) => {
                 Ok(Json::of(&json!({ "completion": { "values": [], "hasMore": false } })))
@@ -112,18 +117,19 @@ impl Desk {
     }
 }
 
-/// Passes a request on, and what is heard of it back.
-async fn forward(
+/// Passes a request on, and what is heard of it back. The outer error says that there is no room for it now.
+pub(super) async fn forward(
+    desk: &Desk,
     scope: &Session,
-    place: &Place,
+    server: &ServerName,
     what: (Part, &'static str, Option<&str>),
-    params: &Members,
-    visit: &Visit,
-) -> Result<Json, Error> {
+    (params, visit): (&Members, &Visit),
+) -> Result<Result<Json, Error>, RpcError> {
+    let _pass = desk.gate.enter(scope.agent(), Some(server)).await?;
     let mut report = |progress: Progress| visit.line.progress(&progress);
     let relayed = Some(Arc::clone(&visit.relayed));
     let options = CallOptions { on_progress: Some(&mut report), relayed, ..CallOptions::default() };
-    scope.forward(place.server.as_str(), what, params, options).await
+    Ok(scope.forward(server.as_str(), what, params, options).await)
 }
 
 /// The parameters, and what they name.
@@ -136,7 +142,7 @@ fn named(params: Option<&Json>, key: &str) -> Result<(Json, String), RpcError> {
 }
 
 /// What is passed on as it is.
-fn passed(params: &Json) -> Members {
+pub(super) fn passed(params: &Json) -> Members {
     let mut passed = Members::new();
     passed.append_without(params, &OWN);
     passed

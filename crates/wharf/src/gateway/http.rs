@@ -143,7 +143,7 @@ impl Door {
             return body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json");
         }
         let query = request.uri().query().map(str::to_owned);
-        match collect(request, &self.gateway.settings).await {
+        match collect(request.into_body(), &self.gateway.settings).await {
             Ok(frame) => self.streams.take(query.as_deref(), caller, frame).await,
             Err(refused) => *refused,
         }
@@ -151,19 +151,20 @@ impl Door {
 
     async fn post(&self, request: Request<Incoming>, caller: CallerName) -> Reply {
         let settings = &self.gateway.settings;
-        let headers = request.headers().clone();
-        let message = match read(request, settings).await {
+        let (parts, body) = request.into_parts();
+        let headers = parts.headers;
+        let message = match read(&headers, body, settings).await {
             Ok(message) => message,
             Err(refused) => return *refused,
         };
         let desk = Arc::clone(&self.gateway.desk);
         match message {
             Message::Request { id, method, params } => {
-                let asked = Asked { id, method, params };
+                let asked = Asked::new(id, method, params);
                 if is_modern(&headers) || asked.is_modern() {
                     return asked.over_http(desk, caller, &headers).await;
                 }
-                let Asked { id, method, params } = asked;
+                let Asked { id, method, params, .. } = asked;
                 self.sessions.take(desk, caller, &headers, Message::Request { id, method, params }).await
             }
             Message::Notification { .. } if is_modern(&headers) => body::accepted(),
@@ -178,8 +179,7 @@ impl Door {
 }
 
 /// Reads the body and takes it apart.
-async fn read(request: Request<Incoming>, settings: &Settings) -> Result<Message, Box<Reply>> {
-    let headers = request.headers();
+async fn read(headers: &HeaderMap, body: Incoming, settings: &Settings) -> Result<Message, Box<Reply>> {
     if !is_json(headers) {
         return Err(Box::new(body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json")));
     }
@@ -192,7 +192,7 @@ async fn read(request: Request<Incoming>, settings: &Settings) -> Result<Message
         let why = "accept both application/json and text/event-stream";
         return Err(Box::new(body::plain(StatusCode::NOT_ACCEPTABLE, why)));
     }
-    let frame = collect(request, settings).await?;
+    let frame = collect(body, settings).await?;
     let refuse =
         |code, why: String| Box::new(body::refuse(StatusCode::BAD_REQUEST, &RpcError::new(code, why)));
     if is_batch(&frame) {
@@ -201,13 +201,13 @@ async fn read(request: Request<Incoming>, settings: &Settings) -> Result<Message
     parse_message(frame, settings.limits.depth).map_err(|bad| refuse(code::PARSE, bad.reason))
 }
 
-async fn collect(request: Request<Incoming>, settings: &Settings) -> Result<Bytes, Box<Reply>> {
+async fn collect(body: Incoming, settings: &Settings) -> Result<Bytes, Box<Reply>> {
     let too_large = || Box::new(body::plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large"));
     // What is announced is refused before it is sent; what is not announced, when it has grown too large.
-    if request.body().size_hint().lower() > settings.body as u64 {
+    if body.size_hint().lower() > settings.body as u64 {
         return Err(too_large());
     }
-    let arriving = Limited::new(request.into_body(), settings.body).collect();
+    let arriving = Limited::new(body, settings.body).collect();
     match tokio::time::timeout(ARRIVE, arriving).await {
         Ok(collected) => collected.map(Collected::to_bytes).map_err(|_| too_large()),
         Err(_) => {

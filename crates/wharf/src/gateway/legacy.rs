@@ -23,10 +23,10 @@ use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
 use super::reel::{ALWAYS, Reels};
-use super::visit::{self, Said, Visit};
+use super::visit::{self, Visit};
 use super::watching::Watches;
 use crate::host::Session as Scope;
-use crate::mcp::{LogLevel, Revision, code, meta, method};
+use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
 use crate::wire::{Json, Members, Message, RpcError, response_error, response_result};
 
@@ -88,7 +88,9 @@ impl Sessions {
             Err(refused) => return *refused,
         };
         match message {
-            Message::Request { id, method, params } => talk.answer(desk, Asked { id, method, params }).await,
+            Message::Request { id, method, params } => {
+                talk.answer(desk, Asked::new(id, method, params)).await
+            }
             Message::Notification { method, params } => {
                 talk.hear(&method, params.as_ref());
                 body::accepted()
@@ -207,7 +209,7 @@ impl Talk {
 
     /// The answer to `initialize`.
     pub(super) async fn greeting(&self, desk: &Desk, id: &Json) -> Vec<u8> {
-        let capabilities = match desk.capabilities(&self.caller).await {
+        let capabilities = match desk.capabilities(&self.caller, Era::Legacy).await {
             Ok(capabilities) => capabilities,
             Err(error) => return response_error(id, &error.into()),
         };
@@ -252,7 +254,7 @@ impl Talk {
             name => {
                 let scope = self.scope(desk)?;
                 let asker = Arc::new(self.messenger(Some(line.clone())));
-                let visit = Visit::legacy(Said::read(params), line, asker, self.level());
+                let visit = Visit::legacy(asked.said(), line, asker, self.level());
                 desk.answer(&scope, name, params, &visit).await
             }
         }

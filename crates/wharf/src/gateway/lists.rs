@@ -69,7 +69,7 @@ pub(super) fn paged(key: &str, items: &[Json]) -> Vec<Json> {
         if number < last {
             page.text("nextCursor", &format!("p{}", number + 1));
         }
-        page.to_json()
+        page.to_json().with_outline()
     };
     chunks.into_iter().enumerate().map(page).collect()
 }

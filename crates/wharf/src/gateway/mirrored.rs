@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::host::Host;
 use crate::mcp::{HeaderRule, code};
+use crate::registry::Route;
 use crate::wire::{Json, RpcError};
 
 /// The headers that repeat arguments, by their names without `mcp-param-`, as they came.
@@ -31,6 +32,10 @@ impl Mirrored {
             return Ok(());
         };
         let Ok(name) = name.to::<String>() else { return Ok(()) };
+        let is_plain = |route: &Route| route.tool.headers.as_ref().map_or(true, Vec::is_empty);
+        if host.knows(&name, is_plain) {
+            return Ok(());
+        }
         // A tool that is not there is told of by whoever looks for it.
         let Ok(route) = host.route(&name).await else { return Ok(()) };
         let Ok(rules) = &route.tool.headers else { return Ok(()) };

@@ -32,6 +32,7 @@ mod resource;
 mod seal;
 mod sse;
 mod stdio;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod unix;

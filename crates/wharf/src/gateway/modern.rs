@@ -16,9 +16,10 @@ use super::mirrored::{Mirrored, decoded};
 use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::visit::{self, Said, Visit};
-use crate::mcp::{LogLevel, Revision, code, meta, method};
+use crate::host::Session;
+use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
-use crate::wire::{Json, Members, RpcError, response_error, response_result};
+use crate::wire::{Json, Members, Pieces, RpcError, response_error, response_result};
 
 /// One request.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Asked {
     pub(super) id: Json,
     pub(super) method: String,
     pub(super) params: Option<Json>,
+    /// What it says beside the matter: `_meta` of the parameters.
+    meta: Option<Json>,
 }
 
 /// After so much silence the answer begins as a stream, so that nobody on the way takes it for lost.
@@ -36,6 +39,12 @@ const LIST_TTL_MS: u64 = 5_000;
 const LONGEST_TTL_MS: u64 = 60 * 60 * 1000;
 
 impl Asked {
+    pub(super) fn new(id: Json, method: String, params: Option<Json>) -> Self {
+        // Looked into often, so it is walked once.
+        let meta = params.as_ref().and_then(|params| params.member("_meta")).map(Json::with_outline);
+        Self { id, method, params, meta }
+    }
+
     /// Whether it is written in the modern way.
     pub(super) fn is_modern(&self) -> bool {
         self.told(meta::PROTOCOL_VERSION).is_some()
@@ -81,11 +90,22 @@ impl Asked {
         self.written(result)
     }
 
-    fn written(&self, result: Result<Json, RpcError>) -> Vec<u8> {
+    fn written(&self, result: Result<Pieces, RpcError>) -> Vec<u8> {
         match result {
-            Ok(result) => response_result(&self.id, &result),
+            Ok(message) => message.into_line(),
             Err(error) => response_error(&self.id, &self.in_this_era(error)),
         }
+    }
+
+    /// The answer with a result in the words of this era.
+    fn dressed(&self, result: &Json, desk: &Desk, ttl: Option<u64>) -> Pieces {
+        if !result.is_object() {
+            return response_result(&self.id, result).into();
+        }
+        let (first, last) = dress(result, desk, ttl);
+        // A task has a `ttlMs` of its own.
+        let left_out: &[&str] = if ttl.is_some() { &["_meta", "ttlMs", "cacheScope"] } else { &["_meta"] };
+        Pieces::response(&self.id, result, left_out, (&first, &last))
     }
 
     /// An error in the words of this era, which has one code less: a resource that is not there is a bad parameter.
@@ -108,20 +128,17 @@ impl Asked {
         caller: &CallerName,
         line: &Line,
         mirrored: Option<&Mirrored>,
-    ) -> Result<Json, RpcError> {
-        if let (method::TOOLS_CALL, Some(mirrored)) = (self.method.as_str(), mirrored) {
-            mirrored.check(&*desk.scope(caller)?, self.params.as_ref()).await?;
-        }
+    ) -> Result<Pieces, RpcError> {
         let ttl = match self.method.as_str() {
             method::RESOURCES_READ => Some(0),
             name => name.ends_with("/list").then_some(LIST_TTL_MS),
         };
         let result = match self.method.as_str() {
             method::DISCOVER => {
-                return Ok(dressed(&discovered(desk, caller).await?, desk, Some(LIST_TTL_MS)));
+                return Ok(self.dressed(&discovered(desk, caller).await?, desk, Some(LIST_TTL_MS)));
             }
             method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ => {
-                self.errand(desk, caller, line).await?
+                self.errand(desk, caller, line, mirrored).await?
             }
             method::LISTEN => self.listen(desk, caller, line).await?,
             // Words of the legacy era: here they mean nothing, whatever the other edge makes of them.
@@ -131,39 +148,55 @@ impl Asked {
             | method::SUBSCRIBE
             | method::UNSUBSCRIBE => return Err(unknown(&self.method)),
             name => {
-                // Nobody is asked anything on the way to these: they need no capabilities.
-                let mut said = Said::read(self.params.as_ref());
-                said.capabilities = Some(Json::empty_object());
+                // Nobody is asked anything on the way to these: all that matters is which extensions the caller knows.
+                let mut said = self.said();
+                said.capabilities = Some(visit::extensions(said.capabilities.as_ref()));
                 let scope = desk.scope(caller)?;
-                let nobody = Arc::new(Inquirer::absent(Json::empty_object()));
-                let visit = Visit::modern(said, line.clone(), nobody);
+                let visit = Visit::modern(said, line.clone(), Inquirer::nobody());
                 desk.answer(&scope, name, self.params.as_ref(), &visit).await?
             }
         };
-        Ok(dressed(&result, desk, ttl))
+        Ok(self.dressed(&result, desk, ttl))
+    }
+
+    pub(super) fn said(&self) -> Said {
+        Said::read(self.params.as_ref(), self.meta.as_ref())
     }
 
     /// A request whose server may want to know something before it answers.
-    async fn errand(&self, desk: &Arc<Desk>, caller: &CallerName, line: &Line) -> Result<Json, RpcError> {
-        let mut said = Said::read(self.params.as_ref());
+    async fn errand(
+        &self,
+        desk: &Arc<Desk>,
+        caller: &CallerName,
+        line: &Line,
+        mirrored: Option<&Mirrored>,
+    ) -> Result<Json, RpcError> {
+        let mut said = self.said();
         line.report_as(said.token.clone());
+        let capabilities = said.capabilities.as_ref().map_or_else(Json::empty_object, visit::for_modern);
+        said.capabilities = Some(capabilities.clone());
+        let scope = desk.scope_for(caller, &capabilities, said.level())?;
+        if let (method::TOOLS_CALL, Some(mirrored)) = (self.method.as_str(), mirrored) {
+            mirrored.check(&scope, self.params.as_ref()).await?;
+        }
+        if capabilities == Json::empty_object() && said.state.is_none() {
+            // It can be asked nothing, so nothing needs to be kept of it.
+            let visit = Visit::modern(said, line.clone(), Inquirer::nobody());
+            let result = desk.answer(&scope, &self.method, self.params.as_ref(), &visit).await?;
+            return self.passed_on(desk, caller, result);
+        }
         let binding = || Binding::new(caller, &self.method, self.params.as_ref());
         let state = said.state.take().map(|state| desk.seal.unlock(&state, &binding())).transpose()?;
         let mut running = match state {
             Some(State::Parked(ticket)) => desk.parking.resume(ticket, said.responses.as_ref(), line)?,
             Some(State::Theirs(state)) => {
                 said.state = Some(state);
-                self.start(desk, caller, said, line)?
+                self.start(desk, scope, said, line)
             }
-            None => self.start(desk, caller, said, line)?,
+            None => self.start(desk, scope, said, line),
         };
         match running.go().await {
-            Step::Done(Ok(result)) if is_question(&result) => {
-                let locked = |state| desk.seal.lock(&State::Theirs(state), &binding());
-                let capabilities = self.told(meta::CLIENT_CAPABILITIES).unwrap_or_else(Json::empty_object);
-                passed_on(&result, &capabilities, locked)
-            }
-            Step::Done(result) => result,
+            Step::Done(result) => self.passed_on(desk, caller, result?),
             Step::Asks(questions) => {
                 let ticket = desk.parking.park(caller, running)?;
                 let state = desk.seal.lock(&State::Parked(ticket), &binding());
@@ -176,26 +209,29 @@ impl Asked {
         }
     }
 
-    fn start(
-        &self,
-        desk: &Arc<Desk>,
-        caller: &CallerName,
-        mut said: Said,
-        line: &Line,
-    ) -> Result<Running, RpcError> {
-        let capabilities = said.capabilities.as_ref().map_or_else(Json::empty_object, visit::for_modern);
-        said.capabilities = Some(capabilities.clone());
-        let scope = desk.scope_for(caller, &capabilities, said.level())?;
+    fn start(&self, desk: &Arc<Desk>, scope: Session, said: Said, line: &Line) -> Running {
+        let capabilities = said.capabilities.clone().unwrap_or_else(Json::empty_object);
         let (desk, method, params) = (Arc::clone(desk), self.method.clone(), self.params.clone());
         let own = line.clone();
-        Ok(Running::start(capabilities, line.clone(), move |asker| async move {
+        Running::start(capabilities, line.clone(), move |asker| async move {
             let visit = Visit::modern(said, own, asker);
             desk.answer(&scope, &method, params.as_ref(), &visit).await
-        }))
+        })
+    }
+
+    /// A result as it is, or a modern server's question as its caller may be asked it.
+    fn passed_on(&self, desk: &Desk, caller: &CallerName, result: Json) -> Result<Json, RpcError> {
+        if !is_question(&result) {
+            return Ok(result);
+        }
+        let binding = Binding::new(caller, &self.method, self.params.as_ref());
+        let locked = |state| desk.seal.lock(&State::Theirs(state), &binding);
+        let capabilities = self.told(meta::CLIENT_CAPABILITIES).unwrap_or_else(Json::empty_object);
+        passed_on(&result, &capabilities, locked)
     }
 
     fn told(&self, key: &str) -> Option<Json> {
-        self.params.as_ref()?.member("_meta")?.member(key)
+        self.meta.as_ref()?.member(key)
     }
 
     fn check_meta(&self) -> Result<(), RpcError> {
@@ -225,6 +261,7 @@ impl Asked {
         let key = match self.method.as_str() {
             method::TOOLS_CALL | method::PROMPTS_GET => "name",
             method::RESOURCES_READ => "uri",
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => "taskId",
             _ => return Ok(()),
         };
         match self.params.as_ref().and_then(|p| p.member(key)).and_then(|name| name.to::<String>().ok()) {
@@ -235,59 +272,58 @@ impl Asked {
     }
 }
 
-fn whole(asked: &Asked, result: Result<Json, RpcError>) -> Reply {
-    if let Err(error) = &result
-        && limits::retry_after(error).is_some()
-    {
-        return body::overloaded(&asked.id, error);
+fn whole(asked: &Asked, result: Result<Pieces, RpcError>) -> Reply {
+    let error = match result {
+        Ok(message) => return body::pieces(message),
+        Err(error) => error,
+    };
+    if limits::retry_after(&error).is_some() {
+        return body::overloaded(&asked.id, &error);
     }
-    let status = match &result {
-        Err(error) if error.code == code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
-        Err(error) if code::is_modern(error.code) => StatusCode::BAD_REQUEST,
+    let status = match error.code {
+        code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        number if code::is_modern(number) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     };
-    body::message(status, asked.written(result))
+    body::message(status, asked.written(Err(error)))
 }
 
 async fn discovered(desk: &Desk, caller: &CallerName) -> Result<Json, RpcError> {
     let mut result = Members::new();
     result.json("supportedVersions", &Json::of(&[Revision::NEWEST_MODERN.as_str()]));
-    result.json("capabilities", &desk.capabilities(caller).await?);
+    result.json("capabilities", &desk.capabilities(caller, Era::Modern).await?);
     if let Some(instructions) = &desk.instructions {
         result.text("instructions", instructions);
     }
     Ok(result.to_json())
 }
 
-/// A result as this era wants it: it says what kind of result it is, who gave it, and how long it may be kept. What a
-/// server says of itself is between it and us.
-fn dressed(result: &Json, desk: &Desk, ttl: Option<u64>) -> Json {
+/// What comes before the members of a result, and after them, as this era wants it: what kind of result it is, who
+/// gave it, and how long it may be kept. What a server says of itself is between it and us.
+fn dress(result: &Json, desk: &Desk, ttl: Option<u64>) -> (Members, Members) {
     let [kind, theirs, told] = result.pick(["resultType", "ttlMs", "_meta"]);
-    if !result.is_object() {
-        return result.clone();
-    }
-    let mut dressed = Members::default();
+    let (mut first, mut last) = (Members::default(), Members::default());
     if kind.is_none() {
-        dressed.text("resultType", "complete");
+        first.text("resultType", "complete");
     }
-    let complete = kind.is_none_or(|kind| kind.as_str() == "\"complete\"");
-    dressed.append_without(result, &["_meta", "ttlMs", "cacheScope"]);
+    let complete = kind.is_none_or(|kind| kind.bytes() == "\"complete\"");
     if let (Some(ttl), true) = (ttl, complete) {
         // What is kept is each caller's own, whatever its server says: it knows only us, and we may be many.
         let ttl = theirs.and_then(|theirs| theirs.to::<u64>().ok()).unwrap_or(ttl);
-        dressed.number("ttlMs", ttl.min(LONGEST_TTL_MS)).text("cacheScope", "private");
+        last.number("ttlMs", ttl.min(LONGEST_TTL_MS)).text("cacheScope", "private");
     }
+    let Some(told) = told else {
+        last.append(&desk.signature);
+        return (first, last);
+    };
     let mut own = Members::default();
-    if let Some(told) = told {
-        own.append_without(&told, &[meta::SERVER_INFO]);
-    }
-    own.json(meta::SERVER_INFO, &desk.info);
-    dressed.object("_meta", &own);
-    dressed.to_json()
+    own.append_without(&told, &[meta::SERVER_INFO]).json(meta::SERVER_INFO, &desk.info);
+    last.object("_meta", &own);
+    (first, last)
 }
 
 fn is_question(result: &Json) -> bool {
-    result.member("resultType").is_some_and(|kind| kind.as_str() == "\"input_required\"")
+    result.member("resultType").is_some_and(|kind| kind.bytes() == "\"input_required\"")
 }
 
 /// A modern server's question on its way to a modern caller: as it is, but for the state, which goes out locked. What

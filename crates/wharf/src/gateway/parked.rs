@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -66,7 +67,9 @@ struct Parked {
 
 /// How many calls may be parked, in all and by one caller.
 const MOST: usize = 1024;
-const MOST_OF_ONE: usize = 64;
+const MOST_OF_ONE: usize = 16;
+/// How long further questions of the same moment may take to arrive.
+const GATHER: Duration = Duration::from_millis(20);
 /// How many questions one request may be asked at a time, and in all.
 const AT_ONCE: usize = 16;
 const IN_ALL: usize = 64;
@@ -78,6 +81,13 @@ impl Inquirer {
     fn new(capabilities: Json) -> (Arc<Self>, mpsc::Receiver<Asked>) {
         let (questions, asked) = mpsc::channel(AT_ONCE);
         (Arc::new(Self { capabilities, questions: Some(questions) }), asked)
+    }
+
+    /// For a caller who can be asked nothing.
+    pub(super) fn nobody() -> Arc<Self> {
+        static NOBODY: LazyLock<Arc<Inquirer>> =
+            LazyLock::new(|| Arc::new(Inquirer::absent(Json::empty_object())));
+        Arc::clone(&NOBODY)
     }
 
     /// For a caller of whom no request is under way: it offers the same, and cannot be asked.
@@ -101,7 +111,7 @@ impl Asker for Inquirer {
     }
 
     fn legacy_capabilities(&self) -> Json {
-        visit::for_modern(&self.capabilities)
+        visit::without_tasks(visit::for_modern(&self.capabilities))
     }
 
     fn relay(&self, _: &ServerName, method: &str, params: Option<&Json>) -> Option<Relaying> {
@@ -144,6 +154,12 @@ impl Running {
             Some(first) = self.questions.recv() => first,
         };
         self.take(first);
+        // A server that has several questions asks them one after the other.
+        tokio::select! {
+            biased;
+            result = &mut self.work => return Step::Done(result),
+            () = tokio::time::sleep(GATHER) => {}
+        }
         while let Ok(more) = self.questions.try_recv() {
             self.take(more);
         }
@@ -197,17 +213,22 @@ impl Parking {
     /// Parks a call until its caller comes back, and gives the number under which it is found.
     pub(super) fn park(self: &Arc<Self>, caller: &CallerName, running: Running) -> Result<u64, RpcError> {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        let forgotten;
         {
             let mut parked = self.lock();
-            let own = parked.values().filter(|parked| parked.caller == *caller).count();
-            if parked.len() >= MOST || own >= MOST_OF_ONE {
-                return Err(RpcError::new(
-                    code::INTERNAL,
-                    "too many calls wait for an answer; answer some first",
-                ));
+            let own =
+                || parked.iter().filter(|(_, parked)| parked.caller == *caller).map(|(ticket, _)| *ticket);
+            // A caller that leaves so many unanswered has forgotten the oldest.
+            let oldest = (own().count() >= MOST_OF_ONE).then(|| own().min()).flatten();
+            forgotten = oldest.and_then(|oldest| parked.remove(&oldest));
+            if parked.len() >= MOST {
+                let error = "too many calls wait for an answer; answer some first";
+                return Err(RpcError::new(code::INTERNAL, error));
             }
             parked.insert(ticket, Parked { caller: caller.clone(), running });
         }
+        // Dropped outside of the lock: it tells the server that nobody waits any more.
+        drop(forgotten);
         let parking = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(GOOD_FOR).await;

@@ -6,16 +6,18 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::names::CallerName;
+use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, RpcError};
 
-/// Locks and unlocks states.
-pub(super) struct Seal(LessSafeKey);
+/// Locks and unlocks states, and signs the ids of tasks.
+pub(super) struct Seal(LessSafeKey, hmac::Key);
 
 /// What a state stands for.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(super) struct Binding([u8; 32]);
 pub(super) const GOOD_FOR: Duration = Duration::from_secs(10 * 60);
 /// What states begin with.
 const MARK: &str = "w1.";
+/// How many bytes of a signature are kept.
+const TAG: usize = 16;
 /// The largest state of a server that is passed on.
 const LARGEST: usize = 256 * 1024;
 
@@ -43,8 +47,10 @@ impl Seal {
     pub(super) fn new() -> Result<Self> {
         let mut key = [0_u8; 32];
         let random = aws_lc_rs::rand::fill(&mut key).ok();
+        let sign = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
         let key = random.and_then(|()| UnboundKey::new(&AES_256_GCM, &key).ok());
-        key.map(|key| Self(LessSafeKey::new(key)))
+        key.zip(sign)
+            .map(|(key, sign)| Self(LessSafeKey::new(key), sign))
             .ok_or_else(|| Error::Internal("no random numbers to be had".into()))
     }
 
@@ -75,6 +81,24 @@ impl Seal {
     /// Unlocks a state that comes back. Why it is not good is not said: there is nothing to mend.
     pub(super) fn unlock(&self, state: &Json, binding: &Binding) -> Result<State, RpcError> {
         self.open(state, binding).ok_or_else(refused)
+    }
+
+    /// A name for a server's task that is good for one caller. The same task has the same name.
+    pub(super) fn task(&self, caller: &CallerName, server: &ServerName, id: &str) -> String {
+        let text = format!("{server}/{id}");
+        let tag = hmac::sign(&self.1, &signed(caller, &text));
+        format!("{MARK}{}.{}", URL_SAFE_NO_PAD.encode(&text), URL_SAFE_NO_PAD.encode(&tag.as_ref()[..TAG]))
+    }
+
+    /// The server and its own id of a task, if the name is one that this caller was given.
+    pub(super) fn open_task(&self, caller: &CallerName, name: &str) -> Option<(ServerName, String)> {
+        let (text, tag) = name.strip_prefix(MARK)?.split_once('.')?;
+        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let whole = hmac::sign(&self.1, &signed(caller, &text));
+        let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
+        aws_lc_rs::constant_time::verify_slices_are_equal(&whole.as_ref()[..TAG], &tag).ok()?;
+        let (server, id) = text.split_once('/')?;
+        Some((ServerName::parse(server).ok()?, id.to_owned()))
     }
 
     fn open(&self, state: &Json, binding: &Binding) -> Option<State> {
@@ -141,6 +165,10 @@ fn sorted(value: serde_json::Value) -> serde_json::Value {
         Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
         plain => plain,
     }
+}
+
+fn signed(caller: &CallerName, task: &str) -> Vec<u8> {
+    format!("{}\0{caller}\0{task}", caller.as_str().len()).into_bytes()
 }
 
 /// What every bad state is told.

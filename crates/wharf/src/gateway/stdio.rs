@@ -94,7 +94,7 @@ impl Pipe {
             return Ok(());
         }
         match parse_message(frame, self.gateway.settings.limits.depth) {
-            Ok(Message::Request { id, method, params }) => self.answer(Asked { id, method, params }).await,
+            Ok(Message::Request { id, method, params }) => self.answer(Asked::new(id, method, params)).await,
             Ok(Message::Notification { method, params }) => {
                 self.modern.hear(&method, params.as_ref());
                 if let Some(talk) = &self.talk {

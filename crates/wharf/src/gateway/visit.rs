@@ -6,13 +6,15 @@ use super::line::Line;
 use crate::ask::Asker;
 use crate::call::{OnLog, Relayed};
 use crate::connect::Told;
-use crate::mcp::{LogLevel, meta, method};
+use crate::mcp::{LogLevel, extension, meta, method};
 use crate::wire::{Json, Members};
 
 /// A request on its way through.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     pub(super) line: Line,
+    /// Whether the caller hears of progress, or may want to when it comes back with an answer.
+    pub(super) reports: bool,
     pub(super) relayed: Arc<Relayed>,
 }
 
@@ -51,16 +53,17 @@ const BETWEEN_NEIGHBOURS: [&str; 7] = [
 // === impl Said ===
 
 impl Said {
-    pub(super) fn read(params: Option<&Json>) -> Self {
+    /// Reads parameters, and `_meta` of them.
+    pub(super) fn read(params: Option<&Json>, told: Option<&Json>) -> Self {
         let Some(params) = params else { return Self::default() };
         let mut more = Members::default();
         more.append_without(params, &KNOWN);
-        let [told, responses, state] = params.pick(["_meta", "inputResponses", "requestState"]);
+        let [responses, state] = params.pick(["inputResponses", "requestState"]);
         let Some(told) = told else { return Self { responses, state, more, ..Self::default() } };
         let [token, capabilities, log_level] =
             told.pick([meta::PROGRESS_TOKEN, meta::CLIENT_CAPABILITIES, meta::LOG_LEVEL]);
         let mut meta = Members::default();
-        meta.append_without(&told, &BETWEEN_NEIGHBOURS);
+        meta.append_without(told, &BETWEEN_NEIGHBOURS);
         Self { token, capabilities, log_level, meta, responses, state, more }
     }
 
@@ -77,24 +80,31 @@ impl Visit {
     pub(super) fn modern(said: Said, line: Line, asker: Arc<dyn Asker>) -> Self {
         line.report_as(said.token.clone());
         let level = said.level();
+        let is_asked = said.capabilities.as_ref().is_some_and(|all| *all != Json::empty_object());
+        let reports = said.token.is_some() || is_asked;
         let on_log = level.map(|level| on_log(&line, Some(level)));
         let told = Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta };
         let Said { responses, state, more, .. } = said;
         let (returns_questions, alone) = (true, true);
-        let relayed = Relayed { told, asker, on_log, responses, state, more, returns_questions, alone };
-        Self { line, relayed: Arc::new(relayed) }
+        let asking = Arc::default();
+        let relayed =
+            Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
+        Self { line, reports, relayed: Arc::new(relayed) }
     }
 
     /// Of a legacy caller: it is asked by requests, and said once what it can and from which level on it wants the log.
     pub(super) fn legacy(said: Said, line: Line, asker: Arc<dyn Asker>, level: Option<LogLevel>) -> Self {
-        line.report_as(said.token.clone());
+        let reports = said.token.is_some();
+        line.report_as(said.token);
         let log_level = level.map(|level| Json::of(level.as_str()));
         let told = Told { capabilities: Some(asker.capabilities()), log_level, meta: said.meta };
         let on_log = Some(on_log(&line, level));
         let (responses, state, more) = (None, None, said.more);
         let (returns_questions, alone) = (false, false);
-        let relayed = Relayed { told, asker, on_log, responses, state, more, returns_questions, alone };
-        Self { line, relayed: Arc::new(relayed) }
+        let asking = Arc::default();
+        let relayed =
+            Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
+        Self { line, reports, relayed: Arc::new(relayed) }
     }
 }
 
@@ -114,7 +124,33 @@ pub(super) fn for_legacy(capabilities: &Json) -> Json {
     relayable(capabilities, Json::clone)
 }
 
+/// Only the extensions that a caller knows.
+pub(super) fn extensions(capabilities: Option<&Json>) -> Json {
+    let mut all = Members::new();
+    if let Some(extensions) = capabilities.and_then(|c| c.member("extensions")).filter(Json::is_object) {
+        all.json("extensions", &extensions);
+    }
+    all.to_json()
+}
+
+/// The same capabilities without tasks: a caller of the legacy era could not ask for them.
+pub(super) fn without_tasks(capabilities: Json) -> Json {
+    if !extension::is_in(&capabilities, extension::TASKS) {
+        return capabilities;
+    }
+    let (mut all, mut rest) = (Members::default(), Members::default());
+    all.append_without(&capabilities, &["extensions"]);
+    if let Some(extensions) = capabilities.member("extensions") {
+        rest.append_without(&extensions, &[extension::TASKS]);
+        all.object("extensions", &rest);
+    }
+    all.to_json()
+}
+
 fn relayable(capabilities: &Json, roots: impl Fn(&Json) -> Json) -> Json {
+    if *capabilities == Json::empty_object() {
+        return Json::empty_object();
+    }
     let picked = capabilities.pick(["elicitation", "sampling", "roots", "experimental", "extensions"]);
     let [elicitation, sampling, folders, experimental, extensions] =
         picked.map(|value| value.filter(Json::is_object));

@@ -11,6 +11,7 @@ use super::server::Server;
 use super::{Host, STARTING};
 use crate::catalog::Part;
 use crate::connect::Connection;
+use crate::mcp::{Era, extension};
 use crate::names::ServerName;
 use crate::registry::NameRules;
 use crate::wire::Json;
@@ -23,6 +24,7 @@ pub(crate) struct Declared {
     pub(crate) subscriptions: bool,
     pub(crate) completions: bool,
     pub(crate) logging: bool,
+    pub(crate) tasks: bool,
 }
 
 // === impl Host ===
@@ -60,7 +62,7 @@ async fn declared_by(server: &Server, known: bool, patience: Duration) -> Option
         return Some(Declared::of(&connection));
     }
     if let Some(pinned) = server.recalled() {
-        return Some(Declared::said(&pinned.capabilities));
+        return Some(Declared::said(&pinned.capabilities, pinned.revision.era()));
     }
     if known || server.recent_trouble().is_some() {
         return None;
@@ -80,11 +82,12 @@ impl Declared {
             subscriptions: has(Part::Subscriptions),
             completions: has(Part::Completions),
             logging: has(Part::Logging),
+            tasks: has(Part::Tasks),
         }
     }
 
     /// What capabilities say, as a server wrote them.
-    fn said(capabilities: &Json) -> Self {
+    fn said(capabilities: &Json, era: Era) -> Self {
         let has = |name: &str| capabilities.member(name).is_some_and(|c| !c.is_null());
         let watch = capabilities.member("resources").and_then(|resources| resources.member("subscribe"));
         Self {
@@ -93,6 +96,7 @@ impl Declared {
             subscriptions: watch.is_some_and(|flag| flag.as_str() == "true"),
             completions: has("completions"),
             logging: has("logging"),
+            tasks: era == Era::Modern && extension::is_in(capabilities, extension::TASKS),
         }
     }
 
@@ -104,6 +108,7 @@ impl Declared {
             subscriptions: self.subscriptions || other.subscriptions,
             completions: self.completions || other.completions,
             logging: self.logging || other.logging,
+            tasks: self.tasks || other.tasks,
         }
     }
 }

@@ -5,7 +5,8 @@
 //! not say which request a question belongs to; so callers who can be asked do not share it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
@@ -44,6 +45,8 @@ struct Lane {
 
 struct LaneState {
     users: usize,
+    /// How many questions of the request that has it to itself wait for an answer.
+    asking: Option<Arc<AtomicUsize>>,
     used: Instant,
     place: Option<OwnedSemaphorePermit>,
 }
@@ -54,8 +57,10 @@ struct Hold {
     turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// How many requests that must be alone one caller may have under way at one server; more wait.
+/// How many requests that must be alone one caller may have under way at one server; more wait. Those whose server waits
+/// for an answer do not count, up to a limit.
 const ALONE: usize = 4;
+const ALONE_AND_ASKING: usize = 20;
 
 // === impl Lanes ===
 
@@ -70,7 +75,9 @@ impl Lanes {
     }
 
     /// A lane to a server: the first, or one on which nothing is under way.
-    async fn enter(&self, server: &Server, pool: &Pool, alone: bool) -> Result<Hold> {
+    async fn enter(&self, server: &Server, pool: &Pool, relayed: &Relayed) -> Result<Hold> {
+        // Over HTTP a question comes with the request that it belongs to.
+        let alone = relayed.alone && server.config.transport_name() != "http";
         let (lane, turn) = {
             let mut lanes = self.by_config.lock().unwrap_or_else(PoisonError::into_inner);
             let lanes = lanes.entry(server.config.identity()).or_default();
@@ -82,7 +89,7 @@ impl Lanes {
             };
             match lanes.iter().find_map(free) {
                 Some(found) => found,
-                None if lanes.len() < ALONE => {
+                None if has_room(lanes) => {
                     let berth = pool.lane(&server.config, lanes.len());
                     let lane = Arc::new(Lane::new(berth));
                     let turn = alone.then(|| Arc::clone(&lane.turn).try_lock_owned().ok()).flatten();
@@ -90,7 +97,7 @@ impl Lanes {
                     (lane, turn)
                 }
                 // Which of them is free first, nobody knows.
-                None => (Arc::clone(&lanes[fastrand::usize(..lanes.len())]), None),
+                None => (Arc::clone(soonest_free(lanes)), None),
             }
         };
         let mut hold = Hold::new(lane, &self.places, server)?;
@@ -98,6 +105,7 @@ impl Lanes {
             None if alone => Some(Arc::clone(&hold.lane.turn).lock_owned().await),
             turn => turn,
         };
+        hold.lane.lock().asking = alone.then(|| Arc::clone(&relayed.asking));
         Ok(hold)
     }
 
@@ -112,17 +120,38 @@ impl Lanes {
     }
 }
 
+/// Whether there may be one more lane.
+fn has_room(lanes: &[Arc<Lane>]) -> bool {
+    lanes.len() < ALONE_AND_ASKING && lanes.iter().filter(|lane| !lane.is_asking()).count() < ALONE
+}
+
+/// A lane to wait for: one whose server waits for nobody's answer, if there is one.
+fn soonest_free(lanes: &[Arc<Lane>]) -> &Arc<Lane> {
+    let from = fastrand::usize(..lanes.len());
+    let turned = || lanes[from..].iter().chain(&lanes[..from]);
+    turned().find(|lane| !lane.is_asking()).unwrap_or(&lanes[from])
+}
+
 // === impl Lane ===
 
 impl Lane {
+    fn is_asking(&self) -> bool {
+        let asking = self.lock().asking.clone();
+        asking.is_some_and(|asking| asking.load(Ordering::Relaxed) > 0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn new(berth: Berth) -> Self {
-        let state = LaneState { users: 0, used: Instant::now(), place: None };
+        let state = LaneState { users: 0, asking: None, used: Instant::now(), place: None };
         Self { berth, turn: Arc::default(), state: Mutex::new(state) }
     }
 
     /// Gives its place up, if nobody used it for so long. The place is free when what is given back is gone.
     fn rest(&self, idle: Duration) -> Option<OwnedSemaphorePermit> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         if state.users > 0 || state.used.elapsed() < idle {
             return None;
         }
@@ -134,7 +163,7 @@ impl Lane {
 
 impl Hold {
     fn new(lane: Arc<Lane>, places: &Arc<Semaphore>, server: &Server) -> Result<Self> {
-        let mut state = lane.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lane.lock();
         if state.place.is_none() {
             let place = Arc::clone(places).try_acquire_owned();
             state.place = Some(place.map_err(|_| {
@@ -157,7 +186,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut state = self.lane.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lane.lock();
         state.users -= 1;
         state.used = Instant::now();
         drop(state);
@@ -206,7 +235,7 @@ impl Scope {
                 }
             }
         }
-        enter(self.lanes.enter(server, &self.pool, relayed.alone).await?).await
+        enter(self.lanes.enter(server, &self.pool, relayed).await?).await
     }
 }
 

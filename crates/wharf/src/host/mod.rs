@@ -271,6 +271,12 @@ impl Host {
         Err(listing.unknown(name))
     }
 
+    /// Whether a public name leads somewhere, as far as is known without asking anybody, and where it leads is liked.
+    pub(crate) fn knows(&self, name: &str, like: impl FnOnce(&Route) -> bool) -> bool {
+        let snapshot = self.scope.registry.snapshot();
+        snapshot.route(name).is_some_and(|route| !self.scope.has_changed(route) && like(route))
+    }
+
     /// A tool by its server and its original name, or a local one by its set and its name. The server is asked if it
     /// was not yet.
     pub async fn find(&self, server: &str, tool: &str) -> Result<Route> {

@@ -289,7 +289,7 @@ impl Host {
         arguments: &Json,
         outcome: &Outcome,
     ) {
-        self.core.events.publish(|| {
+        self.core.events.publish_call(|| {
             let redactor = match &target {
                 Some(Target::Server(server)) => server.redactor.clone(),
                 // A function may pass on what any server said.

@@ -36,6 +36,10 @@ pub mod method {
     pub const TOOLS_LIST: &str = "tools/list";
     pub const TOOLS_CALL: &str = "tools/call";
     pub const PROMPTS_LIST: &str = "prompts/list";
+    pub const TASKS_GET: &str = "tasks/get";
+    pub const TASKS_UPDATE: &str = "tasks/update";
+    pub const TASKS_CANCEL: &str = "tasks/cancel";
+    pub const TASKS_RESULT: &str = "tasks/result";
     pub const PROMPTS_GET: &str = "prompts/get";
     pub const RESOURCES_LIST: &str = "resources/list";
     pub const TEMPLATES_LIST: &str = "resources/templates/list";
@@ -92,6 +96,19 @@ pub mod meta {
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
     pub const PROGRESS_TOKEN: &str = "progressToken";
+}
+
+/// Names of extensions, as capabilities say them.
+pub mod extension {
+    #![allow(missing_docs, reason = "each constant is its own documentation")]
+    pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+    pub const APPS: &str = "io.modelcontextprotocol/ui";
+
+    /// Whether capabilities, a client's or a server's, have an extension.
+    pub fn is_in(capabilities: &crate::wire::Json, name: &str) -> bool {
+        let extension = capabilities.member("extensions").and_then(|all| all.member(name));
+        extension.is_some_and(|extension| extension.is_object())
+    }
 }
 
 /// Who a client or a server says it is. Servers say what they like: never an identity.

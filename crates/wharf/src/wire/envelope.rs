@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::id_finder::IdFinder;
-use super::json::{Member, unquote};
+use super::json::{Member, OUTLINE, unquote};
 use super::scan::{Bad, Scanner};
 use super::{Json, JsonError};
 use crate::text::Foreign;
@@ -129,12 +129,9 @@ struct Parts {
     params: Option<Range<usize>>,
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
-    /// The members of `result`, where it is an object of a few members whose keys have no escapes.
+    /// The members of `result` or `params`, where it is an object of a few members whose keys have no escapes.
     outline: Option<Arc<[Member]>>,
 }
-
-/// The members of a result are remembered if there are no more. Results of the protocol have a handful.
-const OUTLINE: usize = 8;
 
 impl Parts {
     fn read(frame: &[u8], scanner: &Scanner<'_>) -> Result<Self, JsonError> {
@@ -170,9 +167,14 @@ impl Parts {
             }
             Ok(())
         };
-        let walked = scanner.members_within(b"\"result\"", outer, inner);
+        let is_outlined = |key: &[u8]| key == b"\"result\"" || key == b"\"params\"";
+        let walked = scanner.members_within(is_outlined, outer, inner);
         walked.map_err(|bad| twice.unwrap_or_else(|| bad.into()))?;
-        let start = parts.result.as_ref().filter(|_| plain && seen > 0).map(|result| result.start);
+        // A message with both is none of the protocol's: whose members are whose is not looked at.
+        let start = match (&parts.result, &parts.params) {
+            (Some(place), None) | (None, Some(place)) if plain && seen > 0 => Some(place.start),
+            _ => None,
+        };
         let outline = start.map(|start| Json::outline(start, &outline[..seen]));
         Ok(Self { outline, ..parts })
     }
@@ -190,7 +192,8 @@ impl Parts {
         }
         // Old libraries write both members and set one to null; a null beside the other means nothing.
         let outline = self.outline.take();
-        let result = self.result.clone().map(|place| Json::outlined(frame, place, outline));
+        let outlined = |place: Range<usize>| Json::outlined(frame, place, outline.clone());
+        let (result, params) = (self.result.clone().map(outlined), self.params.clone().map(outlined));
         let error = part(&self.error).filter(|e| !e.is_null());
         let result = result.filter(|r| error.is_none() || !r.is_null());
 
@@ -199,7 +202,6 @@ impl Parts {
                 return Err(malformed("both `method` and `result` or `error`"));
             }
             let method: String = method.to().map_err(|_| malformed("`method` is not a string"))?;
-            let params = part(&self.params);
             return match part(&self.id) {
                 Some(id) if !matches!(first_visible(id.bytes()), Some(b'"' | b'-' | b'0'..=b'9')) => {
                     Err(malformed("the id of a request is neither a string nor a number"))

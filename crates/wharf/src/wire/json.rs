@@ -28,6 +28,9 @@ pub struct Json {
 /// A member of an object: the place of its key, quotes included, and of its value.
 pub(super) type Member = (Range<usize>, Range<usize>);
 
+/// The members of an object are remembered if there are no more. Those of the protocol have a handful.
+pub(super) const OUTLINE: usize = 16;
+
 /// Why bytes are not an acceptable JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
@@ -109,6 +112,23 @@ impl Json {
     /// A part of a text that was checked as a whole, with its members where they are known.
     pub(super) fn outlined(frame: &Bytes, place: Range<usize>, outline: Option<Arc<[Member]>>) -> Self {
         Self { text: frame.slice(place), outline }
+    }
+
+    /// The same value, looked through once: members are found without another walk from now on.
+    #[must_use]
+    pub fn with_outline(mut self) -> Self {
+        if self.outline.is_some() || !self.is_object() {
+            return self;
+        }
+        let (mut members, mut plain) = (Vec::new(), true);
+        let walked = Scanner::of_checked(&self.text, 127).members(|key, value| {
+            plain &= members.len() < OUTLINE && memchr::memchr(b'\\', &self.text[key.clone()]).is_none();
+            if plain { Ok(members.push((key, value))) } else { Err(Bad { what: "found", at: 0 }) }
+        });
+        if plain && walked.is_ok() {
+            self.outline = Some(members.into());
+        }
+        self
     }
 
     fn plain(text: Bytes) -> Self {

@@ -11,6 +11,7 @@ mod json;
 mod limits;
 mod lines;
 mod pending;
+mod pieces;
 mod scan;
 mod sse;
 #[cfg(test)]
@@ -22,5 +23,6 @@ pub use json::{Json, JsonError};
 pub use limits::Limits;
 pub use lines::{Line, Lines};
 pub use pending::{Pending, Ticket};
+pub use pieces::Pieces;
 pub use sse::{SseEvent, SseParser, SseTooLong};
 pub use write::{Members, notification, request, response_error, response_result};

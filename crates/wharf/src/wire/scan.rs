@@ -57,19 +57,19 @@ impl<'a> Scanner<'a> {
         &self,
         visit: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
     ) -> Result<(), Bad> {
-        self.members_within(b"", visit, |_, _| Ok(()))
+        self.members_within(|_| false, visit, |_, _| Ok(()))
     }
 
-    /// The same, and where the value of the member `inner` (quotes included) is an object, its members are handed out
-    /// too: one walk shows both levels.
+    /// The same, and where the value of a member with an `inner` key (quotes included) is an object, its members are
+    /// handed out too: one walk shows both levels.
     pub(crate) fn members_within(
         &self,
-        inner: &[u8],
+        inner: impl Fn(&[u8]) -> bool,
         mut visit: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
         mut visit_inner: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Bad>,
     ) -> Result<(), Bad> {
         let walked = self.object(self.space(0), |key, at| {
-            let opens = self.text[key.clone()] == *inner && self.byte(at) == Some(b'{') && self.max_depth > 1;
+            let opens = inner(&self.text[key.clone()]) && self.byte(at) == Some(b'{') && self.max_depth > 1;
             let end = if opens {
                 self.object(at, |key, at| {
                     let end = self.value(at, 2)?;

@@ -101,6 +101,11 @@ impl Members {
         Json::joined(out)
     }
 
+    /// The members as they stand in a message.
+    pub(super) fn written(&self) -> &[u8] {
+        &self.0
+    }
+
     fn key(&mut self, key: &str) {
         if !self.0.is_empty() {
             self.0.push(b',');
@@ -175,6 +180,10 @@ fn response_head(id: &Json, room: usize) -> Vec<u8> {
 /// ends the message: a blank takes its place.
 fn finish(mut out: Vec<u8>) -> Vec<u8> {
     out.push(b'}');
+    without_breaks(out)
+}
+
+pub(super) fn without_breaks(mut out: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {
         at += found;

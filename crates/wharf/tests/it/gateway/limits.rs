@@ -1,7 +1,7 @@
 //! Floods: refused at once and in plain words, and at nobody else's cost.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -142,24 +142,6 @@ async fn exh_04_nine_healthy_servers_beside_a_hostile_one() {
     let host = host(servers).await;
     host.tools().await;
     let door = std::sync::Arc::new(open_with(host, |b| b).await);
-    let healthy = async || {
-        let mut took = Vec::new();
-        for _ in 0..ROUNDS {
-            let calls = (0..9).map(|n| {
-                let door = std::sync::Arc::clone(&door);
-                async move {
-                    let started = Instant::now();
-                    let answer = door.modern("tools/call", call(&format!("ok{n}_echo"))).await;
-                    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-                    started.elapsed()
-                }
-            });
-            took.extend(futures_util::future::join_all(calls).await);
-        }
-        took.sort();
-        took[took.len() * 99 / 100]
-    };
-    let before = healthy().await;
     let calls: Vec<_> = (0..300)
         .map(|_| {
             let door = std::sync::Arc::clone(&door);
@@ -167,8 +149,21 @@ async fn exh_04_nine_healthy_servers_beside_a_hostile_one() {
         })
         .collect();
     until("the hostile server is called", || count(&received(&log), "tools/call") > 0).await;
-    let beside = healthy().await;
-    assert!(beside < before * 20 + Duration::from_secs(2), "{before:?} became {beside:?}");
+    // All of these end while none of those does. How quickly is for the benchmark to say.
+    for _ in 0..ROUNDS {
+        let healthy = (0..9).map(|n| {
+            let door = std::sync::Arc::clone(&door);
+            async move {
+                let answer = door.modern("tools/call", call(&format!("ok{n}_echo"))).await;
+                assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+            }
+        });
+        soon("healthy servers answer", futures_util::future::join_all(healthy)).await;
+    }
+    assert!(
+        calls.iter().any(|call| !call.is_finished()),
+        "the hostile server still keeps its callers waiting"
+    );
     calls.iter().for_each(tokio::task::JoinHandle::abort);
     door.host.close().await;
 }

@@ -7,6 +7,7 @@ mod faithful;
 mod hostile;
 mod jwt;
 mod limits;
+mod matrix;
 mod offers;
 mod pipe;
 mod questions;
@@ -48,6 +49,7 @@ pub(crate) struct Answer {
 /// An answer over HTTP that is read as it comes. Dropped, the connection closes.
 pub(crate) struct Stream {
     pub(crate) status: StatusCode,
+    is_events: bool,
     body: Incoming,
     buffer: String,
     _sender: SendRequest<Full<Bytes>>,
@@ -137,7 +139,8 @@ impl Door {
         let mut all = vec![("host", host.as_str()), ("content-type", "application/json")];
         all.extend(headers);
         let (sender, head, body) = self.begin(method, path, &all, body).await.expect("an answer");
-        Stream { status: head.status, body, buffer: String::new(), _sender: sender }
+        let is_events = head.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
+        Stream { status: head.status, is_events, body, buffer: String::new(), _sender: sender }
     }
 
     /// The gateway stops.
@@ -259,5 +262,24 @@ impl Stream {
                 return (event.id.unwrap_or_default(), serde_json::from_str(&event.data).unwrap());
             }
         }
+    }
+
+    /// The next message, or `None` at the end: of a stream, or of an answer that is one message.
+    pub(crate) async fn next_message(&mut self) -> Option<Value> {
+        if self.is_events {
+            loop {
+                let event = self.event().await?;
+                if !event.data.is_empty() {
+                    return Some(serde_json::from_str(&event.data).unwrap());
+                }
+            }
+        }
+        while let Some(Ok(frame)) = self.body.frame().await {
+            if let Ok(bytes) = frame.into_data() {
+                self.buffer.push_str(std::str::from_utf8(&bytes).unwrap());
+            }
+        }
+        let whole = std::mem::take(&mut self.buffer);
+        (!whole.is_empty()).then(|| serde_json::from_str(&whole).unwrap())
     }
 }

@@ -96,7 +96,7 @@ async fn l30_the_upgrade_follows_its_rules() {
     assert_eq!(knock(&served, &[("sec-websocket-key", "short")]).await.err(), Some(StatusCode::BAD_REQUEST));
     assert_eq!(
         knock(&served, &[("upgrade", "h2c")]).await.err(),
-        Some(StatusCode::METHOD_NOT_ALLOWED),
+        Some(StatusCode::BAD_REQUEST),
         "what is no WebSocket is a GET like any other"
     );
 }
