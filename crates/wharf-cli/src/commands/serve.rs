@@ -175,6 +175,14 @@ fn is_there(file: &PathBuf) -> bool {
     !matches!(file.try_exists(), Ok(false))
 }
 
+/// What is added to each of the lines to paste where callers have keys.
+const WITH_KEY: [&str; 4] = [
+    " --header 'Authorization: Bearer KEY'",
+    " --bearer-token-env-var WHARF_KEY   # after export WHARF_KEY=KEY",
+    ",\"headers\":{\"Authorization\":\"Bearer KEY\"}",
+    ", \"headers\": { \"Authorization\": \"Bearer KEY\" }",
+];
+
 /// Says where it is, and what to paste where.
 fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: bool) -> Result<()> {
     let url = format!("http://{at}/mcp");
@@ -184,12 +192,17 @@ fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: 
         return Ok(());
     }
     app.ui.say(format_args!("serving {} at {url}", names.join(", ")));
+    let [claude, codex, code, cursor] = if has_keys { WITH_KEY } else { [""; 4] };
+    app.ui.note(format_args!("\n  Claude Code   claude mcp add --transport http wharf {url}{claude}"));
+    app.ui.note(format_args!("  Codex         codex mcp add wharf --url {url}{codex}"));
     app.ui.note(format_args!(
-        "\n  Claude Code   claude mcp add --transport http wharf {url}\n  Codex         codex mcp add wharf --url {url}\n  VS Code       code --add-mcp '{{\"name\":\"wharf\",\"type\":\"http\",\"url\":\"{url}\"}}'\n  Cursor        \"wharf\": {{ \"url\": \"{url}\" }}   in mcp.json\n\nCtrl-C stops."
+        "  VS Code       code --add-mcp '{{\"name\":\"wharf\",\"type\":\"http\",\"url\":\"{url}\"{code}}}'"
     ));
+    app.ui.note(format_args!("  Cursor        \"wharf\": {{ \"url\": \"{url}\"{cursor} }}   in mcp.json"));
     if has_keys {
-        app.ui.note("\nCallers need a key, sent as `Authorization: Bearer KEY`: wharf keys add NAME");
+        app.ui.note("\nKEY is a caller's key: wharf keys add NAME");
     }
+    app.ui.note("\nCtrl-C stops.");
     Ok(())
 }
 
