@@ -77,7 +77,7 @@ impl ServeArgs {
     /// The file of keys that counts: the one that is named, or the user's own where there is one.
     fn key_file(&self, app: &App) -> Option<PathBuf> {
         let named = self.keys.as_ref().map(|file| app.world.cwd.join(file));
-        named.or_else(|| app.world.own.as_ref().map(|own| own.keys.clone()).filter(is_there))
+        named.or_else(|| app.world.own.as_ref().map(|own| own.keys.clone()).filter(|file| is_there(file)))
     }
 
     fn callers(&self, app: &App) -> Result<Callers> {
@@ -171,7 +171,7 @@ fn warn_of_strangers(app: &App, setup: &Setup) {
 }
 
 /// Whether there is a file. Where that cannot be found out there may be one, and it must not be passed over.
-fn is_there(file: &PathBuf) -> bool {
+fn is_there(file: &Path) -> bool {
     !matches!(file.try_exists(), Ok(false))
 }
 
