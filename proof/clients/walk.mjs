@@ -36,11 +36,13 @@ async function all(list, member) {
 
 export async function walk(client, call, protocol) {
   const folder = process.env.PROOF_FOLDER;
-  const text = (result) => result.content[0].text;
-  const tool = async (name, args, options) => text(await call({ name, arguments: args }, options));
-  const failed = (promise) => promise.then((result) => ({ result }), (error) => ({ code: error.code, message: error.message }));
-  const steps = [];
   const seen = { protocol, server: client.getServerVersion()?.name };
+  const text = (result) => result.content[0].text;
+  const tool = async (name, args, options) => {
+    const named = (error) => { throw new Error(`${name}: ${error.message}; listed: ${seen.tools}`); };
+    return text(await call({ name, arguments: args }, options).catch(named));
+  };
+  const failed = (promise) => promise.then((result) => ({ result }), (error) => ({ code: error.code, message: error.message }));
   seen.tools = (await all((p) => client.listTools(p), "tools")).map((t) => t.name);
   seen.resources = (await all((p) => client.listResources(p), "resources")).map((r) => r.uri);
   seen.templates = (await all((p) => client.listResourceTemplates(p), "resourceTemplates")).map((t) => t.uriTemplate);
@@ -50,6 +52,7 @@ export async function walk(client, call, protocol) {
   seen.status = await tool("git_git_status", { repo_path: folder });
   seen.file = await tool("filesystem_read_text_file", { path: `${folder}/note.txt` });
   seen.folders = await tool("filesystem_list_allowed_directories", {});
+  const steps = [];
   const long = { duration: 0.2, steps: 4 };
   const onprogress = (step) => steps.push([step.progress, step.total]);
   seen.long = await tool("everything_trigger-long-running-operation", long, { onprogress });
