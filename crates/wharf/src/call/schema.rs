@@ -35,7 +35,7 @@ pub mod limits {
 /// Compiled schemas, kept for the next call. One for the whole host; cheap to share behind an `Arc`.
 #[derive(Debug)]
 pub struct Validators {
-    cache: Cache,
+    cache: Arc<Cache>,
     /// A thread cannot be stopped: past its deadline it goes on, so there are never more than a few of them.
     aside: Arc<Semaphore>,
     deadline: Duration,
@@ -70,7 +70,7 @@ const INLINE_BYTES: usize = 64 * 1024;
 
 impl Default for Validators {
     fn default() -> Self {
-        Self { cache: Cache::default(), aside: Arc::new(Semaphore::new(ASIDE)), deadline: DEADLINE }
+        Self { cache: Arc::default(), aside: Arc::new(Semaphore::new(ASIDE)), deadline: DEADLINE }
     }
 }
 
@@ -99,10 +99,13 @@ impl Validators {
             }
         }
         let arguments = arguments.clone();
-        self.run_aside(move || {
-            let value = read(&arguments)?;
-            compiled.judge(&value, &compiled.weigh(&value, bytes))
-        })
+        self.run_aside(
+            || None,
+            move || {
+                let value = read(&arguments)?;
+                compiled.judge(&value, &compiled.weigh(&value, bytes))
+            },
+        )
         .await?
     }
 
@@ -115,26 +118,33 @@ impl Validators {
         let verdict = match self.cache.get(schema) {
             Some(verdict) => verdict,
             None => {
-                let text = schema.clone();
-                let verdict =
-                    self.run_aside(move || build::compile(&text).map(Arc::new).map_err(Arc::from)).await?;
-                self.cache.put(schema, &verdict);
-                verdict
+                let (text, cache) = (schema.clone(), Arc::clone(&self.cache));
+                let build = move || {
+                    let verdict = build::compile(&text).map(Arc::new).map_err(Arc::from);
+                    cache.put(&text, &verdict);
+                    verdict
+                };
+                // Many calls may want the same schema at once: it is built for the first of them.
+                self.run_aside(|| self.cache.get(schema), build).await?
             }
         };
         verdict.map_err(|reason: Arc<str>| Misfit::Schema { reason: reason.to_string() })
     }
 
     /// Runs what may take long on a thread of its own with a deep stack. The thread is started and joined from the
-    /// blocking pool, so that a paused clock waits for it.
+    /// blocking pool, so that a paused clock waits for it. What is `known` when the turn comes is not worked out again.
     async fn run_aside<T: Send + 'static>(
         &self,
+        known: impl FnOnce() -> Option<T>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Misfit> {
         let unusable = |reason: &str| Misfit::Schema { reason: reason.to_owned() };
         let aside = Arc::clone(&self.aside);
         let finished = tokio::time::timeout(self.deadline, async move {
             let turn = aside.acquire_owned().await.ok()?;
+            if let Some(known) = known() {
+                return Some(known);
+            }
             let joined = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
                 let thread =

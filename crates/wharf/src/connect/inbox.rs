@@ -32,6 +32,8 @@ pub(crate) struct Inbox {
     back: OnceLock<Arc<dyn Fn(Vec<u8>) + Send + Sync>>,
     /// Why the connection ended; `None` while it lives.
     closed: watch::Sender<Option<Closed>>,
+    /// Whether it ended, without a lock.
+    is_over: AtomicBool,
     batches: AtomicBool,
     unexpected: AtomicUsize,
     /// Requests under way that nobody waits for: they stay open to hear news.
@@ -104,6 +106,7 @@ impl Inbox {
             peer,
             back: OnceLock::new(),
             closed: watch::channel(None).0,
+            is_over: AtomicBool::new(false),
             batches: AtomicBool::new(false),
             unexpected: AtomicUsize::new(0),
             standing: AtomicUsize::new(0),
@@ -374,6 +377,7 @@ impl Inbox {
             let first = closed.is_none();
             if first {
                 *closed = Some(why.clone());
+                self.is_over.store(true, Ordering::Release);
             }
             first
         });
@@ -390,7 +394,7 @@ impl Inbox {
 
     /// Whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.borrow().is_some()
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Waits until the connection ends.

@@ -39,6 +39,7 @@ pub use offers::Everywhere;
 pub use reconcile::Changes;
 pub use session::{Docking, Session, SessionBuilder};
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -216,10 +217,17 @@ impl Host {
 
     /// The same, with options.
     pub async fn call_with(&self, name: &str, arguments: Json, options: CallOptions<'_>) -> Outcome {
-        match self.route(name).await {
-            Ok(route) => self.run(&route, &arguments, options).await,
-            Err(error) => Outcome::not_found(error),
-        }
+        // Held, not copied: most names are known, and lead where they led before.
+        let snapshot = self.scope.registry.snapshot();
+        let known = snapshot.route(name).filter(|route| !self.scope.has_changed(route));
+        let found = match known {
+            Some(route) => Cow::Borrowed(route),
+            None => match self.route(name).await {
+                Ok(route) => Cow::Owned(route),
+                Err(error) => return Outcome::not_found(error),
+            },
+        };
+        self.run(&found, &arguments, options).await
     }
 
     /// Calls a tool by its server and its original name.
@@ -230,10 +238,17 @@ impl Host {
         arguments: impl Into<Json>,
         options: CallOptions<'_>,
     ) -> Outcome {
-        match self.find(server, tool).await {
-            Ok(route) => self.run(&route, &arguments.into(), options).await,
-            Err(error) => Outcome::not_found(error),
-        }
+        let arguments = arguments.into();
+        let snapshot = self.scope.registry.snapshot();
+        let known = snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route));
+        let found = match known {
+            Some(route) => Cow::Borrowed(route),
+            None => match self.find(server, tool).await {
+                Ok(route) => Cow::Owned(route),
+                Err(error) => return Outcome::not_found(error),
+            },
+        };
+        self.run(&found, &arguments, options).await
     }
 
     /// Where a public name leads. Servers of which nothing is known are asked now.

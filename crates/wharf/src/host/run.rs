@@ -38,8 +38,8 @@ impl Host {
     pub(super) async fn run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
         let caller = self.caller(&options).clone();
-        let reducers = self.scope.reducers.load_full();
-        let transact = route.source == Source::Local || !reducers.is_empty();
+        let reducers = self.scope.reducers();
+        let transact = route.source == Source::Local || reducers.is_some();
         let transaction = transact.then(|| Arc::new(self.scope.memory.begin()));
         let target = self.scope.target(route);
         let relayed = options.relayed.clone();
@@ -62,7 +62,8 @@ impl Host {
             Err(error) => Outcome::from_error(server, tool, error),
         };
         if let (true, Some(transaction)) = (outcome.success, transaction)
-            && let Err(error) = self.commit(&transaction, &reducers, &outcome)
+            && let Err(error) =
+                self.commit(&transaction, reducers.as_deref().map_or(&[], Vec::as_slice), &outcome)
         {
             let (server, tool) = (route.server.clone(), route.tool.name.clone());
             outcome = Outcome { raw: outcome.raw, ..Outcome::from_error(server, tool, error) };
@@ -193,11 +194,12 @@ impl Host {
 
     /// The program itself needs nobody's leave; an agent is judged by its standing.
     fn judge(&self, caller: &CallerName, subject: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
-        let policy = self.core.policy.now();
-        match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
-            Some(decision) => decision,
-            None => policy.permit_subject(caller, subject, tool).map(Decision::Permit),
-        }
+        self.core.policy.with(|policy| {
+            match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
+                Some(decision) => decision,
+                None => policy.permit_subject(caller, subject, tool).map(Decision::Permit),
+            }
+        })
     }
 
     /// A permit for a call, from whoever can give one.

@@ -264,6 +264,11 @@ impl Scope {
         }
     }
 
+    /// What is remembered of every call that succeeds, if anything is.
+    pub(super) fn reducers(&self) -> Option<Arc<Vec<Reducer>>> {
+        Some(self.reducers.load()).filter(|all| !all.is_empty()).map(|all| Arc::clone(&all))
+    }
+
     /// Whether a tool's server said that its tools are others now.
     pub(super) fn has_changed(&self, route: &Route) -> bool {
         let peer = match &self.agent {

@@ -15,6 +15,11 @@ impl<T> Live<T> {
         self.0.load_full()
     }
 
+    /// A look at the value as it is now.
+    pub(crate) fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.0.load())
+    }
+
     /// Puts another in its place.
     pub fn replace(&self, value: T) {
         self.0.store(Arc::new(value));

@@ -76,7 +76,7 @@ async fn when_every_turn_is_taken_a_check_ends_at_its_deadline_and_others_go_on(
 async fn a_panic_aside_is_an_answer() {
     let validators = Validators::default();
     for _ in 0..=ASIDE {
-        let failed: Result<(), _> = validators.run_aside(|| panic!("on purpose")).await;
+        let failed: Result<(), _> = validators.run_aside(|| None, || panic!("on purpose")).await;
         assert!(matches!(failed, Err(Misfit::Schema { reason }) if reason.contains("failed")));
     }
 }
