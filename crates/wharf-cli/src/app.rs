@@ -207,6 +207,27 @@ impl OpenHost {
     }
 }
 
+/// Ctrl-C, or the wish of whoever runs the machine, heard from the moment that this is made.
+pub(crate) struct Interrupts {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Interrupts {
+    pub(crate) fn listen() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hear = |kind| signal(kind).map_err(|e| Failure::general(format!("cannot hear Ctrl-C: {e}")));
+        Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())? })
+    }
+
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
 /// Ctrl-C, or the wish of whoever runs the machine.
 pub(crate) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};

@@ -12,7 +12,7 @@ use wharf::ask::Decline;
 use wharf::config::ServerConfig;
 use wharf::gateway::{Callers, Gateway, UnixDoor};
 
-use crate::app::{App, OpenHost, Setup, interrupted};
+use crate::app::{App, Interrupts, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
 use crate::{reload, standard};
 
@@ -116,16 +116,23 @@ impl ServeArgs {
                 () = interrupted() => Ok(()),
             };
         }
+        // Whoever reads where it is may stop it at once.
+        let (mut once, mut twice) = (Interrupts::listen()?, Interrupts::listen()?);
         let stop = async {
-            interrupted().await;
+            once.next().await;
             app.ui.note("stopping: calls under way may end; Ctrl-C again ends them now");
+        };
+        // Whoever asks twice means it.
+        let twice = async {
+            twice.next().await;
+            twice.next().await;
         };
         if let Some(path) = &self.unix {
             let door = UnixDoor::bind(&std::path::absolute(path).unwrap_or_else(|_| path.clone())).await?;
             announce_socket(app, door.path(), &open.host.servers())?;
             return tokio::select! {
                 () = gateway.serve_unix(door, stop) => Ok(()),
-                () = twice() => Ok(()),
+                () = twice => Ok(()),
             };
         }
         let at = SocketAddr::new(self.bind, self.port);
@@ -139,7 +146,7 @@ impl ServeArgs {
         announce(app, at, &open.host.servers(), has_keys)?;
         tokio::select! {
             served = gateway.serve_http(listener, stop) => Ok(served?),
-            () = twice() => Ok(()),
+            () = twice => Ok(()),
         }
     }
 }
@@ -204,10 +211,4 @@ fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: 
     }
     app.ui.note("\nCtrl-C stops.");
     Ok(())
-}
-
-/// Whoever asks twice means it.
-async fn twice() {
-    interrupted().await;
-    interrupted().await;
 }
