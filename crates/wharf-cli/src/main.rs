@@ -13,6 +13,7 @@ mod failure;
 mod output;
 mod reload;
 mod repl;
+mod standard;
 mod terminal;
 mod world;
 

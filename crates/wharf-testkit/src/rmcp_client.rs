@@ -1,16 +1,16 @@
 //! A client built on rmcp, the official SDK, to test what Wharf serves.
 //!
-//! In: a command. Out: what rmcp understood of the server behind it. A question by the server is answered with the
-//! name Ada.
+//! In: a command or an address. Out: what rmcp understood of the server behind it. A question by the server is answered
+//! with the name Ada.
 
 use std::path::Path;
 
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
-    ElicitationAction, Implementation, ProtocolVersion,
+    ElicitationAction, GetPromptRequestParams, Implementation, ProtocolVersion, ReadResourceRequestParams,
 };
 use rmcp::service::{RequestContext, RoleClient, RunningService};
-use rmcp::transport::TokioChildProcess;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData};
 use serde_json::{Value, json};
 
@@ -57,6 +57,19 @@ pub async fn list_and_call(
     ListedAndCalled { tools, result }
 }
 
+// === impl Wire ===
+
+impl Wire {
+    fn lifecycle(self) -> ClientLifecycleMode {
+        match self {
+            Self::Legacy => ClientLifecycleMode::Initialize,
+            Self::Modern => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+            }
+        }
+    }
+}
+
 // === impl RmcpClient ===
 
 impl RmcpClient {
@@ -65,13 +78,14 @@ impl RmcpClient {
         let mut command = tokio::process::Command::new(command);
         command.args(args);
         let process = TokioChildProcess::new(command).expect("a command that starts");
-        let lifecycle = match wire {
-            Wire::Legacy => ClientLifecycleMode::Initialize,
-            Wire::Modern => {
-                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
-            }
-        };
-        let running = Handler(wire).serve_with_lifecycle(process, lifecycle).await;
+        let running = Handler(wire).serve_with_lifecycle(process, wire.lifecycle()).await;
+        Self(running.expect("a server that rmcp is content with"))
+    }
+
+    /// Greets a server at an address.
+    pub async fn over_http(wire: Wire, url: &str) -> Self {
+        let transport = StreamableHttpClientTransport::from_uri(url.to_owned());
+        let running = Handler(wire).serve_with_lifecycle(transport, wire.lifecycle()).await;
         Self(running.expect("a server that rmcp is content with"))
     }
 
@@ -87,6 +101,32 @@ impl RmcpClient {
         params.arguments = arguments.as_object().cloned();
         let result = self.0.call_tool(params).await.map_err(|e| e.to_string())?;
         serde_json::to_value(result).map_err(|e| e.to_string())
+    }
+
+    /// The addresses of the resources, in their order.
+    pub async fn resources(&self) -> Vec<String> {
+        let all = self.0.list_all_resources().await.expect("a list that rmcp is content with");
+        all.into_iter().map(|resource| resource.uri.clone()).collect()
+    }
+
+    /// Reads a resource.
+    pub async fn read(&self, uri: &str) -> Result<Value, String> {
+        let read = self.0.read_resource(ReadResourceRequestParams::new(uri)).await;
+        serde_json::to_value(read.map_err(|e| e.to_string())?).map_err(|e| e.to_string())
+    }
+
+    /// The names of the prompts, in their order.
+    pub async fn prompts(&self) -> Vec<String> {
+        let all = self.0.list_all_prompts().await.expect("a list that rmcp is content with");
+        all.into_iter().map(|prompt| prompt.name).collect()
+    }
+
+    /// Fills a prompt in.
+    pub async fn prompt(&self, name: &str, arguments: Value) -> Result<Value, String> {
+        let mut params = GetPromptRequestParams::new(name);
+        params.arguments = arguments.as_object().cloned();
+        let got = self.0.get_prompt(params).await;
+        serde_json::to_value(got.map_err(|e| e.to_string())?).map_err(|e| e.to_string())
     }
 
     /// Says good-bye.

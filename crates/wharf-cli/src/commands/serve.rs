@@ -14,7 +14,7 @@ use wharf::gateway::{Callers, Gateway, UnixDoor};
 
 use crate::app::{App, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
-use crate::reload;
+use crate::{reload, standard};
 
 /// Serve every configured server as one MCP server
 ///
@@ -77,7 +77,7 @@ impl ServeArgs {
     /// The file of keys that counts: the one that is named, or the user's own where there is one.
     fn key_file(&self, app: &App) -> Option<PathBuf> {
         let named = self.keys.as_ref().map(|file| app.world.cwd.join(file));
-        named.or_else(|| app.world.own.as_ref().map(|own| own.keys.clone()).filter(is_there))
+        named.or_else(|| app.world.own.as_ref().map(|own| own.keys.clone()).filter(|file| is_there(file)))
     }
 
     fn callers(&self, app: &App) -> Result<Callers> {
@@ -110,9 +110,9 @@ impl ServeArgs {
 
     async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost) -> Result<()> {
         if self.stdio {
-            let input = BufReader::new(tokio::io::stdin());
+            let input = BufReader::new(standard::input());
             return tokio::select! {
-                served = gateway.serve_stdio(input, tokio::io::stdout()) => Ok(served?),
+                served = gateway.serve_stdio(input, standard::output()) => Ok(served?),
                 () = interrupted() => Ok(()),
             };
         }
@@ -171,9 +171,17 @@ fn warn_of_strangers(app: &App, setup: &Setup) {
 }
 
 /// Whether there is a file. Where that cannot be found out there may be one, and it must not be passed over.
-fn is_there(file: &PathBuf) -> bool {
+fn is_there(file: &Path) -> bool {
     !matches!(file.try_exists(), Ok(false))
 }
+
+/// What is added to each of the lines to paste where callers have keys.
+const WITH_KEY: [&str; 4] = [
+    " --header 'Authorization: Bearer KEY'",
+    " --bearer-token-env-var WHARF_KEY   # after export WHARF_KEY=KEY",
+    ",\"headers\":{\"Authorization\":\"Bearer KEY\"}",
+    ", \"headers\": { \"Authorization\": \"Bearer KEY\" }",
+];
 
 /// Says where it is, and what to paste where.
 fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: bool) -> Result<()> {
@@ -184,12 +192,17 @@ fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: 
         return Ok(());
     }
     app.ui.say(format_args!("serving {} at {url}", names.join(", ")));
+    let [claude, codex, code, cursor] = if has_keys { WITH_KEY } else { [""; 4] };
+    app.ui.note(format_args!("\n  Claude Code   claude mcp add --transport http wharf {url}{claude}"));
+    app.ui.note(format_args!("  Codex         codex mcp add wharf --url {url}{codex}"));
     app.ui.note(format_args!(
-        "\n  Claude Code   claude mcp add --transport http wharf {url}\n  Codex         codex mcp add wharf --url {url}\n  VS Code       code --add-mcp '{{\"name\":\"wharf\",\"type\":\"http\",\"url\":\"{url}\"}}'\n  Cursor        \"wharf\": {{ \"url\": \"{url}\" }}   in mcp.json\n\nCtrl-C stops."
+        "  VS Code       code --add-mcp '{{\"name\":\"wharf\",\"type\":\"http\",\"url\":\"{url}\"{code}}}'"
     ));
+    app.ui.note(format_args!("  Cursor        \"wharf\": {{ \"url\": \"{url}\"{cursor} }}   in mcp.json"));
     if has_keys {
-        app.ui.note("\nCallers need a key, sent as `Authorization: Bearer KEY`: wharf keys add NAME");
+        app.ui.note("\nKEY is a caller's key: wharf keys add NAME");
     }
+    app.ui.note("\nCtrl-C stops.");
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 )]
 
 mod call;
+mod clients;
 mod codegen;
 mod desk;
 mod edit;

@@ -5,6 +5,7 @@
 //! means is `outcome`'s business.
 
 mod fetch;
+mod held;
 mod relayed;
 mod rounds;
 mod schema;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Relayed;
+use super::held;
 use super::rounds::Errand;
 use crate::ask::Asker;
 use crate::connect::{Connection, Progress};
@@ -53,8 +56,22 @@ pub async fn send(
         relayed: call.relayed,
         private: call.private,
     };
-    errand.run(connection, || params(call), asker, on_progress).await
+    if !held::is_needed(connection, call) {
+        return errand.run(connection, || params(call), asker, on_progress).await;
+    }
+    let limit = call.hard_timeout.unwrap_or(call.timeout.saturating_mul(HARD_FACTOR));
+    let since = Instant::now();
+    let as_task = || {
+        let mut params = params(call);
+        held::ask_for(&mut params, limit);
+        params
+    };
+    let begun = errand.run(connection, as_task, asker, on_progress).await?;
+    held::wait(connection, call, begun, limit.saturating_sub(since.elapsed())).await
 }
+
+/// How far the hard limit lies behind the timeout, unless the caller says otherwise.
+const HARD_FACTOR: u32 = 20;
 
 fn params(call: &Call<'_>) -> Members {
     let mut params = Members::new();

@@ -1,7 +1,7 @@
 //! A legacy caller is asked by requests: on the stream of its own request while that is open, or on any other way that
 //! leads to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -20,6 +20,8 @@ use crate::wire::{Json, Members, ReplyId, RpcError, notification, request};
 pub(super) struct Asks {
     last: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Result<Json, RpcError>>>>,
+    /// Pages that the caller was sent to and that nobody said were visited, the newest first.
+    pages: Mutex<VecDeque<(ServerName, String)>>,
 }
 
 /// The asker of a legacy caller: of one request, or of the whole conversation.
@@ -44,6 +46,20 @@ impl Asks {
             // Whoever asked may have given up in this very moment.
             let _ = waiting.send(outcome);
         }
+    }
+
+    /// The caller is sent to a page that a server will say is visited.
+    fn sent_to(&self, server: &ServerName, id: String) {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.truncate(MOST - 1);
+        pages.push_front((server.clone(), id));
+    }
+
+    /// Whether the caller was sent to this page; it is told once.
+    pub(super) fn is_visited(&self, server: &ServerName, id: &str) -> bool {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = pages.iter().position(|(of, page)| of == server && page == id);
+        at.is_some_and(|at| pages.remove(at).is_some())
     }
 
     fn register(&self) -> Result<(u64, oneshot::Receiver<Result<Json, RpcError>>), RpcError> {
@@ -88,17 +104,22 @@ impl Asker for Messenger {
         }
     }
 
-    fn relay(&self, _: &ServerName, method: &str, params: Option<&Json>) -> Option<Relaying> {
+    fn relay(&self, server: &ServerName, method: &str, params: Option<&Json>) -> Option<Relaying> {
         if !visit::offers(&self.capabilities, method, params) {
             let error = RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` was not offered"));
             return Some(Box::pin(std::future::ready(Err(error))));
         }
         let (talk, line) = (self.talk.clone(), self.line.clone());
+        let page = params.and_then(|params| params.member("elicitationId")?.to::<String>().ok());
+        let page = page.map(|id| (server.clone(), id));
         let (method, params) = (method.to_owned(), written(method, params));
         Some(Box::pin(async move {
             let gone = || RpcError::new(code::INTERNAL, "the caller cannot be reached");
             let talk = talk.upgrade().ok_or_else(gone)?;
             let (id, answer) = talk.asks.register()?;
+            if let Some((server, page)) = page {
+                talk.asks.sent_to(&server, page);
+            }
             let mut pending = Pending { talk: Arc::clone(&talk), id, said: None };
             let question = request(id, &method, params);
             let said = line.into_iter().chain(talk.lines()).find(|line| line.ask(&question));

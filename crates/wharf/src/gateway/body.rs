@@ -221,6 +221,13 @@ pub(super) fn accepted() -> Reply {
     reply
 }
 
+/// It is done, and there is nothing to say.
+pub(super) fn done() -> Reply {
+    let mut reply = Response::new(ReplyBody::Whole(None));
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    reply
+}
+
 /// The path is there, the verb is not.
 pub(super) fn not_allowed(allow: &'static str) -> Reply {
     let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");

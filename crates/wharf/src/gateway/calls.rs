@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::mcp::method;
-use crate::wire::Json;
+use crate::wire::{Json, Pieces};
 
 /// What is under way, by the ids as they were written. Dropping it ends nothing.
 #[derive(Debug, Default)]
@@ -21,22 +21,37 @@ impl Calls {
     pub(super) fn start(
         self: &Arc<Self>,
         id: &Json,
-        work: impl Future<Output = Vec<u8>> + Send + 'static,
-    ) -> oneshot::Receiver<Vec<u8>> {
+        work: impl Future<Output = Pieces> + Send + 'static,
+    ) -> oneshot::Receiver<Pieces> {
         let (told, done) = oneshot::channel();
         let (calls, key) = (Arc::clone(self), id.bytes().clone());
+        self.enter(id, async move {
+            let message = work.await;
+            calls.lock().remove(&key);
+            let _ = told.send(message);
+        });
+        done
+    }
+
+    /// The same where answers go out on one line each. One that is cancelled has none.
+    pub(super) fn start_into(
+        self: &Arc<Self>,
+        id: &Json,
+        work: impl Future<Output = Pieces> + Send + 'static,
+        out: mpsc::Sender<Vec<u8>>,
+    ) {
+        let (calls, key) = (Arc::clone(self), id.bytes().clone());
+        self.enter(id, async move {
+            let message = work.await;
+            calls.lock().remove(&key);
+            let _ = out.send(message.into_line()).await;
+        });
+    }
+
+    fn enter(&self, id: &Json, work: impl Future<Output = ()> + Send + 'static) {
         // Held until the call is entered, so that its end finds it there.
         let mut under_way = self.lock();
-        let task = tokio::spawn({
-            let key = key.clone();
-            async move {
-                let message = work.await;
-                calls.lock().remove(&key);
-                let _ = told.send(message);
-            }
-        });
-        under_way.insert(key, task.abort_handle());
-        done
+        under_way.insert(id.bytes().clone(), tokio::spawn(work).abort_handle());
     }
 
     /// Hears what the caller tells: whether it wants something no more.

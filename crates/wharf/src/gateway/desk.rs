@@ -12,6 +12,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::apps::{self, Apps};
 use super::capabilities::{self, Capabilities};
 use super::ending::Ending;
 use super::limits::Gate;
@@ -51,6 +52,8 @@ pub(super) struct Desk {
     scopes: Mutex<Scopes>,
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
+    /// Whose user interfaces callers have.
+    pub(super) apps: Apps,
     pub(super) ending: Ending,
     /// How much callers may ask for.
     pub(super) gate: Gate,
@@ -95,6 +98,7 @@ impl Desk {
             scopes: Mutex::default(),
             seal: Seal::new()?,
             parking: Arc::default(),
+            apps: Apps::default(),
             ending: Ending::default(),
             gate: Gate::default(),
             callers: None,
@@ -150,7 +154,9 @@ impl Desk {
         visit: &Visit,
     ) -> Result<Json, RpcError> {
         match method {
-            method::TOOLS_LIST => self.lists.tools(&scope.known_tools().await.snapshot, params),
+            method::TOOLS_LIST => {
+                self.lists.tools(&scope.known_tools().await.snapshot, apps::are_known(visit), params)
+            }
             method::TOOLS_CALL => self.call(scope, params, visit).await,
             _ => self.offered(scope, method, params, visit).await,
         }
@@ -161,7 +167,21 @@ impl Desk {
         let [name, arguments] = params.pick(["name", "arguments"]);
         let name: String =
             name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
-        let server = scope.snapshot().route(&name).map(|route| route.server.clone());
+        let snapshot = scope.snapshot();
+        let (name, route) = match snapshot.route(&name) {
+            // An app knows its server's tools by the names that the server gave them.
+            None => {
+                match self.apps.tool(scope.agent(), &snapshot, &name).filter(|_| apps::are_known(visit)) {
+                    Some(route) => (route.public.to_string(), Some(route)),
+                    None => (name, None),
+                }
+            }
+            Some(route) => (name, Some(route)),
+        };
+        if route.is_some_and(|route| !self.apps.may_call(scope.agent(), route, visit)) {
+            return Err(invalid("unknown tool"));
+        }
+        let server = route.map(|route| route.server.clone());
         let _pass = self.gate.enter(scope.agent(), server.as_ref()).await?;
         let arguments = arguments.unwrap_or_else(Json::empty_object);
         let mut report = |progress: Progress| visit.line.progress(&progress);

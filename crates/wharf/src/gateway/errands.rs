@@ -76,6 +76,7 @@ impl Desk {
         let what = (Part::Resources, method::RESOURCES_READ, Some(&*place.own));
         let read = forward(self, scope, &place.server, what, (&passed, visit)).await?;
         let read = read.map_err(|error| if is_hidden(&error) { not_found(&uri) } else { told(error) })?;
+        self.apps.read(scope.agent(), &place.server, &place.own);
         Ok(if place.marked { with_marks(&read, &place) } else { read })
     }
 

@@ -6,8 +6,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use http::StatusCode;
-
 use super::body::{self, Reply};
 use super::desk::{Desk, invalid};
 use super::legacy::Talk;
@@ -16,7 +14,7 @@ use super::modern::Asked;
 use super::news::{Ear, Topic};
 use super::reel::{Expected, Reels};
 use crate::mcp::{Revision, method};
-use crate::names::CallerName;
+use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, Members, RpcError, notification};
 
 /// How long the answer may take before it begins as a stream.
@@ -36,15 +34,12 @@ impl Talk {
             () = reel.begun() => None,
             () = tokio::time::sleep(PATIENCE) => None,
         };
-        if let Some(ended) = &ended
-            && !reel.has_begun()
-        {
-            return match ended {
-                Ok(message) => body::message(StatusCode::OK, message.clone()),
-                // Cancelled: the caller wants no answer, but HTTP must have one.
-                Err(_) => body::accepted(),
-            };
-        }
+        let ended = match ended {
+            Some(Ok(message)) if !reel.has_begun() => return body::pieces(message),
+            // Cancelled: the caller wants no answer, but HTTP must have one.
+            Some(Err(_)) if !reel.has_begun() => return body::accepted(),
+            ended => ended,
+        };
         self.reels.keep(&reel);
         let reply = body::stream(reel.read_after(0, self.can_resume()));
         drop(expected);
@@ -55,7 +50,7 @@ impl Talk {
                 None => done.await,
             };
             if let Ok(message) = ended {
-                reel.say(&message);
+                reel.say(&message.into_line());
             }
             reel.end();
         });
@@ -127,6 +122,14 @@ impl Ear for Talk {
     fn hear(&self, topic: Topic) {
         if self.ready.load(Ordering::Relaxed) {
             self.tell(topic.method(), &Members::default());
+        }
+    }
+
+    fn visited(&self, server: &ServerName, id: &str) {
+        if self.asks.is_visited(server, id) {
+            let mut params = Members::new();
+            params.text("elicitationId", id);
+            self.tell(method::ELICITATION_COMPLETE, &params);
         }
     }
 }

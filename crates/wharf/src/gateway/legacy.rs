@@ -28,7 +28,7 @@ use super::watching::Watches;
 use crate::host::Session as Scope;
 use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
-use crate::wire::{Json, Members, Message, RpcError, response_error, response_result};
+use crate::wire::{Json, Members, Message, Pieces, RpcError, response_error, response_result};
 
 /// The sessions of callers over HTTP.
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ impl Sessions {
                 if let Some(id) = single(headers, SESSION) {
                     self.lock().remove(id);
                 }
-                body::accepted()
+                body::done()
             }
             Err(refused) => *refused,
         }
@@ -228,17 +228,20 @@ impl Talk {
         desk: Arc<Desk>,
         asked: Asked,
         line: Line,
-    ) -> oneshot::Receiver<Vec<u8>> {
-        let (talk, id) = (Arc::clone(self), asked.id.clone());
-        self.calls.start(&id, async move {
-            let way = OpenWay::new(&talk, &asked.id, &line);
-            let result = desk.ending.or_over(talk.result(&desk, &asked, line)).await;
-            drop(way);
-            match result {
-                Ok(result) => response_result(&asked.id, &undressed(&result)),
-                Err(error) => response_error(&asked.id, &in_this_era(&asked.method, error)),
-            }
-        })
+    ) -> oneshot::Receiver<Pieces> {
+        let id = asked.id.clone();
+        self.calls.start(&id, Arc::clone(self).work(desk, asked, line))
+    }
+
+    /// The work of a request, to its answer.
+    pub(super) async fn work(self: Arc<Self>, desk: Arc<Desk>, asked: Asked, line: Line) -> Pieces {
+        let way = OpenWay::new(&self, &asked.id, &line);
+        let result = desk.ending.or_over(self.result(&desk, &asked, line)).await;
+        drop(way);
+        match result {
+            Ok(result) => undressed(&asked.id, &result),
+            Err(error) => response_error(&asked.id, &in_this_era(&asked.method, error)).into(),
+        }
     }
 
     async fn result(self: &Arc<Self>, desk: &Desk, asked: &Asked, line: Line) -> Result<Json, RpcError> {
@@ -362,25 +365,22 @@ fn in_this_era(method: &str, error: RpcError) -> RpcError {
     RpcError { code, ..error }
 }
 
-/// A result without the words of the modern era, and without what a server says of itself to us.
-fn undressed(result: &Json) -> Json {
+/// The answer with a result without the words of the modern era, and without what a server says of itself to us.
+fn undressed(id: &Json, result: &Json) -> Pieces {
     const MODERN: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
-    let [kind, ttl, scope, told] = result.pick(["resultType", "ttlMs", "cacheScope", "_meta"]);
-    let said = told.as_ref().is_some_and(|told| told.member(meta::SERVER_INFO).is_some());
-    if kind.is_none() && ttl.is_none() && scope.is_none() && !said {
-        return result.clone();
+    if !result.is_object() {
+        return response_result(id, result).into();
     }
-    let mut plain = Members::default();
-    match told.filter(|_| said) {
-        None => plain.append_without(result, &MODERN),
-        Some(told) => {
-            plain.append_without(result, &[MODERN[0], MODERN[1], MODERN[2], "_meta"]);
-            let mut rest = Members::default();
-            rest.append_without(&told, &[meta::SERVER_INFO]);
-            if rest.is_empty() { &mut plain } else { plain.object("_meta", &rest) }
-        }
-    };
-    plain.to_json()
+    let (nothing, mut last) = (Members::default(), Members::default());
+    let told = result.member("_meta").filter(|told| told.member(meta::SERVER_INFO).is_some());
+    let Some(told) = told else { return Pieces::response(id, result, &MODERN, (&nothing, &last)) };
+    let mut rest = Members::default();
+    rest.append_without(&told, &[meta::SERVER_INFO]);
+    if !rest.is_empty() {
+        last.object("_meta", &rest);
+    }
+    let left_out = [MODERN[0], MODERN[1], MODERN[2], "_meta"];
+    Pieces::response(id, result, &left_out, (&nothing, &last))
 }
 
 /// A name that cannot be guessed.

@@ -20,6 +20,8 @@ pub(super) struct Lists {
 #[derive(Debug)]
 struct Built {
     of: Weak<Snapshot>,
+    /// With the tools of user interfaces.
+    apps: bool,
     pages: Arc<[Json]>,
 }
 
@@ -31,29 +33,38 @@ const KEPT: usize = 64;
 // === impl Lists ===
 
 impl Lists {
-    /// A page of tools.
-    pub(super) fn tools(&self, snapshot: &Arc<Snapshot>, params: Option<&Json>) -> Result<Json, RpcError> {
-        page_of(&self.pages(snapshot), params)
+    /// A page of tools. Those that are for user interfaces are for callers that know of them: others would give them to
+    /// models.
+    pub(super) fn tools(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        apps: bool,
+        params: Option<&Json>,
+    ) -> Result<Json, RpcError> {
+        page_of(&self.pages(snapshot, apps), params)
     }
 
-    fn pages(&self, snapshot: &Arc<Snapshot>) -> Arc<[Json]> {
+    fn pages(&self, snapshot: &Arc<Snapshot>, apps: bool) -> Arc<[Json]> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = built.iter().find(|known| std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(snapshot)));
+        let is_it =
+            |known: &&Built| known.apps == apps && std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(snapshot));
+        let known = built.iter().find(is_it);
         if let Some(known) = known {
             return Arc::clone(&known.pages);
         }
-        let pages: Arc<[Json]> = build(snapshot).into();
+        let pages: Arc<[Json]> = build(snapshot, apps).into();
         built.retain(|known| known.of.strong_count() > 0);
         built.truncate(KEPT - 1);
-        built.insert(0, Built { of: Arc::downgrade(snapshot), pages: Arc::clone(&pages) });
+        built.insert(0, Built { of: Arc::downgrade(snapshot), apps, pages: Arc::clone(&pages) });
         pages
     }
 }
 
 /// Every page of the tools.
-fn build(snapshot: &Snapshot) -> Vec<Json> {
+fn build(snapshot: &Snapshot, apps: bool) -> Vec<Json> {
     let named = |route: &Route| renamed(&route.tool.raw, "name", (route.tool.name.as_str(), &route.public));
-    paged("tools", &snapshot.tools().iter().map(named).collect::<Vec<_>>())
+    let shown = snapshot.tools().iter().filter(|route| apps || !route.tool.app_only);
+    paged("tools", &shown.map(named).collect::<Vec<_>>())
 }
 
 /// A list cut into pages; at least one.

@@ -6,6 +6,7 @@
 
 mod accept;
 mod addresses;
+mod apps;
 mod asking;
 mod body;
 mod caller;

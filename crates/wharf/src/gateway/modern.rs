@@ -82,12 +82,12 @@ impl Asked {
     }
 
     /// Answers it over a pipe.
-    pub(super) async fn over_pipe(&self, desk: &Arc<Desk>, caller: &CallerName, line: &Line) -> Vec<u8> {
+    pub(super) async fn over_pipe(&self, desk: &Arc<Desk>, caller: &CallerName, line: &Line) -> Pieces {
         let result = match self.check_meta() {
             Ok(()) => self.result(desk, caller, line, None).await,
             Err(error) => Err(error),
         };
-        self.written(result)
+        result.unwrap_or_else(|error| self.written(Err(error)).into())
     }
 
     fn written(&self, result: Result<Pieces, RpcError>) -> Vec<u8> {

@@ -28,6 +28,8 @@ pub(super) trait Ear: Send + Sync + std::fmt::Debug {
     fn caller(&self) -> &CallerName;
     /// Must not wait.
     fn hear(&self, topic: Topic);
+    /// A page was visited that a server sent somebody to. Must not wait.
+    fn visited(&self, _server: &ServerName, _id: &str) {}
 }
 
 /// A list that may change.
@@ -132,6 +134,11 @@ impl Changes {
             Ok(Event::ToolsChanged { server }) => (Topic::Tools, server),
             Ok(Event::PromptsChanged { server }) => (Topic::Prompts, server),
             Ok(Event::ResourcesChanged { server }) => (Topic::Resources, server),
+            Ok(Event::PageVisited { server, id }) => {
+                let ears = desk.upgrade().map(|desk| desk.news.ears()).unwrap_or_default();
+                ears.iter().for_each(|ear| ear.visited(&server, id.raw()));
+                return true;
+            }
             Ok(_) => return true,
             // What was missed may have been anything.
             Err(RecvError::Lagged(_)) => {

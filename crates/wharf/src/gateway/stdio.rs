@@ -121,8 +121,8 @@ impl Pipe {
         let line = Line::over(self.out.clone());
         if asked.is_modern() {
             let (id, caller) = (asked.id.clone(), self.caller.clone());
-            let done = self.modern.start(&id, async move { asked.over_pipe(&desk, &caller, &line).await });
-            tokio::spawn(forward(done, self.out.clone()));
+            let work = async move { asked.over_pipe(&desk, &caller, &line).await };
+            self.modern.start_into(&id, work, self.out.clone());
             return Ok(());
         }
         if asked.method == method::INITIALIZE {
@@ -143,8 +143,8 @@ impl Pipe {
             self.say(answer).await;
             return Ok(());
         };
-        let done = talk.start(desk, asked, line);
-        tokio::spawn(forward(done, self.out.clone()));
+        let id = asked.id.clone();
+        talk.calls.start_into(&id, Arc::clone(talk).work(desk, asked, line), self.out.clone());
         Ok(())
     }
 
@@ -173,20 +173,13 @@ impl Pipe {
     }
 }
 
-async fn forward(done: tokio::sync::oneshot::Receiver<Vec<u8>>, out: mpsc::Sender<Vec<u8>>) {
-    // A call that was cancelled has no answer.
-    if let Ok(message) = done.await {
-        let _ = out.send(message).await;
-    }
-}
-
 /// One message a line; those that wait go out together.
 async fn write(mut output: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Vec<u8>>) {
-    let mut buffer = Vec::new();
-    while let Some(message) = messages.recv().await {
-        buffer.clear();
-        buffer.extend_from_slice(&message);
-        buffer.push(b'\n');
+    let mut buffer;
+    while let Some(mut message) = messages.recv().await {
+        // A message that is alone, as most are, is not copied.
+        message.push(b'\n');
+        buffer = message;
         while let Ok(more) = messages.try_recv() {
             buffer.extend_from_slice(&more);
             buffer.push(b'\n');

@@ -24,6 +24,10 @@ pub struct Tool {
     pub annotations: Annotations,
     /// Arguments that are repeated as headers over HTTP, or why they cannot be.
     pub headers: Result<Vec<HeaderRule>, String>,
+    /// It is for the server's own user interface, and not for models (MCP Apps).
+    pub app_only: bool,
+    /// A legacy server runs it as a task, or not at all.
+    pub needs_task: bool,
     /// The whole definition, byte for byte.
     pub raw: Json,
 }
@@ -71,7 +75,19 @@ impl Tool {
             output_schema: shape.output_schema.filter(|s| !s.is_null()),
             annotations: shape.annotations.unwrap_or_default(),
             headers,
+            app_only: is_app_only(&raw),
+            needs_task: raw
+                .member("execution")
+                .and_then(|execution| execution.member("taskSupport"))
+                .is_some_and(|support| support.as_str() == "\"required\""),
             raw,
         })
     }
+}
+
+/// Whether a definition says who may see the tool, and models are not among them.
+fn is_app_only(definition: &Json) -> bool {
+    let ui = definition.member("_meta").and_then(|meta| meta.member("ui"));
+    let visibility = ui.and_then(|ui| ui.member("visibility")).and_then(|who| who.to::<Vec<String>>().ok());
+    visibility.is_some_and(|who| !who.iter().any(|who| who == "model"))
 }

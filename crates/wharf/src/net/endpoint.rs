@@ -24,13 +24,16 @@ const MAX_REDIRECTS: usize = 3;
 pub struct Endpoint {
     client: Client<Connector, Full<Bytes>>,
     url: SecretUrl,
+    /// The same as requests name it, to know it again without reading it.
+    uri: Option<Uri>,
 }
 
 // === impl Endpoint ===
 
 impl Endpoint {
     pub(super) fn new(client: Client<Connector, Full<Bytes>>, permit: &ConnectPermit) -> Self {
-        Self { client, url: permit.url().clone() }
+        let url = permit.url().clone();
+        Self { client, uri: url.expose().as_str().parse().ok(), url }
     }
 
     /// Where it is.
@@ -44,7 +47,10 @@ impl Endpoint {
     /// method, headers and body; every other redirect is an error, and its target is not contacted.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, NetError> {
         let (parts, body) = request.into_parts();
-        let mut url = self.own(&parts.uri)?;
+        let mut url = match self.uri.as_ref() == Some(&parts.uri) {
+            true => None,
+            false => Some(self.own(&parts.uri)?),
+        };
         let mut uri = parts.uri.clone();
         let mut hops = 0;
         loop {
@@ -57,12 +63,12 @@ impl Endpoint {
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
-            url = self.follow(&url, &response, hops)?;
+            let from = url.as_ref().unwrap_or_else(|| self.url.expose());
+            let to = self.follow(from, &response, hops)?;
             hops += 1;
-            uri = url
-                .as_str()
-                .parse()
-                .map_err(|_| NetError::Redirect { to: shown(&url), reason: UNREADABLE })?;
+            let unreadable = |_| NetError::Redirect { to: shown(&to), reason: UNREADABLE };
+            uri = to.as_str().parse().map_err(unreadable)?;
+            url = Some(to);
         }
     }
 

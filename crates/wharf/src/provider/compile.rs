@@ -104,6 +104,8 @@ impl Compiler {
         let mut seen = HashSet::new();
         let routes: Vec<&Route> =
             routes.into_iter().filter(|route| seen.insert((&route.server, &route.tool.name))).collect();
+        // Tools of user interfaces are not for models.
+        let routes: Vec<&Route> = routes.into_iter().filter(|route| !route.tool.app_only).collect();
         let mut batch = Batch { provider, max: rules.tools_max, ..Batch::new(provider) };
         for (route, name) in routes.iter().zip(names::assign(&routes, rules.name_max)) {
             let Some(name) = name else {

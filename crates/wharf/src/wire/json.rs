@@ -123,7 +123,11 @@ impl Json {
         let (mut members, mut plain) = (Vec::new(), true);
         let walked = Scanner::of_checked(&self.text, 127).members(|key, value| {
             plain &= members.len() < OUTLINE && memchr::memchr(b'\\', &self.text[key.clone()]).is_none();
-            if plain { Ok(members.push((key, value))) } else { Err(Bad { what: "found", at: 0 }) }
+            if !plain {
+                return Err(Bad { what: "found", at: 0 });
+            }
+            members.push((key, value));
+            Ok(())
         });
         if plain && walked.is_ok() {
             self.outline = Some(members.into());

@@ -78,8 +78,8 @@ impl Issuer {
 
     /// Whether it may be asked at all. Nobody is contacted.
     pub(super) fn check(&self) -> Result<()> {
-        let addresses = std::iter::once(&self.settings.issuer).chain(&self.settings.jwks_url);
-        addresses.map(|url| self.endpoint(url).map(drop)).collect()
+        let mut addresses = std::iter::once(&self.settings.issuer).chain(&self.settings.jwks_url);
+        addresses.try_for_each(|url| self.endpoint(url).map(drop))
     }
 
     /// The key that a token was signed with.

@@ -175,7 +175,7 @@ async fn gwy_07_a_session_is_found_only_by_its_own_caller() {
     assert_eq!(ask("ann", None, ping.clone()).await.status, StatusCode::BAD_REQUEST);
     let key = format!("Bearer {KEY}ann");
     let end = [("host", name.as_str()), ("authorization", &key), ("mcp-session-id", &session)];
-    assert_eq!(door.send(Method::DELETE, "/mcp", &end, "").await.status, StatusCode::ACCEPTED);
+    assert_eq!(door.send(Method::DELETE, "/mcp", &end, "").await.status, StatusCode::NO_CONTENT);
     assert_eq!(ask("ann", Some(&session), ping).await.status, StatusCode::NOT_FOUND, "over");
 }
 

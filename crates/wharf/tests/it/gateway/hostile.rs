@@ -172,7 +172,7 @@ async fn gwy_12_requests_that_can_be_read_in_two_ways_are_refused() {
         );
     }
     // Both at once: the chunks count and the connection ends, so what was hidden behind is never a request.
-    let both = format!("content-length: 4\r\ntransfer-encoding: chunked\r\n");
+    let both = "content-length: 4\r\ntransfer-encoding: chunked\r\n".to_owned();
     let answer = raw(&door, format!("{}{chunk}{inner}", head(&door, &both)).as_bytes()).await;
     assert!(answer.matches("HTTP/1.1").count() <= 1, "{answer}");
     assert_eq!(count(&received(&at(&files, "log")), "tools/call"), 0);

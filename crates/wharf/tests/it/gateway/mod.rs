@@ -3,6 +3,7 @@
 
 mod doors;
 mod endings;
+mod extensions;
 mod faithful;
 mod hostile;
 mod jwt;

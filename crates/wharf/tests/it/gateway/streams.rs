@@ -100,7 +100,7 @@ async fn l31_one_stream_of_a_session_is_always_open_and_a_second_takes_its_place
         assert_eq!(refused.status, status, "{headers:?}");
     }
     let ended = [("host", &*door.name()), ("mcp-session-id", &session)];
-    assert_eq!(door.send(Method::DELETE, "/mcp", &ended, "").await.status, StatusCode::ACCEPTED);
+    assert_eq!(door.send(Method::DELETE, "/mcp", &ended, "").await.status, StatusCode::NO_CONTENT);
     assert_eq!(again.event().await, None, "the stream ends with its session");
     door.host.close().await;
 }

@@ -1,0 +1,23 @@
+//! Standard input and output, for a program at the other end.
+//!
+//! Pipes are read and written by the runtime itself, through handles of our own: whoever else holds them notices nothing.
+//! Anything else, a terminal or a socket, goes through threads, which costs every message a few switches more.
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::unix::pipe;
+
+/// Standard input.
+pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
+    match pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdin()),
+    }
+}
+
+/// Standard output.
+pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
+    match pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdout()),
+    }
+}

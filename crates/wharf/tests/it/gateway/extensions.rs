@@ -1,0 +1,137 @@
+//! Extensions through the gateway: tasks of either era, and tools that are for user interfaces.
+
+use serde_json::{Value, json};
+use wharf::Host;
+use wharf::config::{Origin, ServerConfig};
+use wharf::gateway::{Callers, Key};
+use wharf::names::{CallerName, ServerName};
+use wharf::policy::Policy;
+use wharf_testkit::{Era, Fixture, Kind, Place, Puppet, Step, fixture_path};
+
+use super::{Door, open, open_with};
+use crate::support::{at, count, folder, host, puppet, received};
+
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// The fixture as a program, under no prefix.
+async fn fixture(kind: Kind) -> Host {
+    let Place::Command { program, args } = Fixture::start(kind).place() else { panic!("it is no program") };
+    let mut server =
+        ServerConfig::stdio(ServerName::parse("fix").unwrap(), program.display().to_string(), args);
+    server.origin = Origin::Given;
+    server.tool_prefix = Some(String::new());
+    let policy = Policy::strict().with_commands([fixture_path().display().to_string()]);
+    Host::builder().policy(policy).environment(std::env::vars()).server(server).start().await.unwrap()
+}
+
+async fn ask(door: &Door, who: &str, method: &str, mut params: Value, capabilities: Value) -> Value {
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
+    let who = format!("Bearer {who}");
+    let name = params["taskId"].as_str().unwrap_or_default().to_owned();
+    let mut headers = vec![("authorization", who.as_str())];
+    if !name.is_empty() {
+        headers.push(("mcp-name", &name));
+    }
+    door.modern_with(method, params, &headers).await.json()
+}
+
+#[tokio::test]
+async fn l80_a_task_is_asked_for_by_its_own_caller_only() {
+    let key = |name: &str| Key::new(CallerName::parse(name).unwrap(), Key::hash(name));
+    let keys = Callers::default().keys([key("ann"), key("bob")]);
+    let door = open_with(fixture(Kind::ModernStdio).await, |b| b.callers(keys)).await;
+    let able = json!({"extensions": {TASKS: {}}});
+    let found = ask(&door, "ann", "server/discover", json!({}), json!({})).await;
+    assert!(found["result"]["capabilities"]["extensions"][TASKS].is_object(), "{found}");
+    let call = json!({"name": "slow_compute", "arguments": {"seconds": 0}});
+    let begun = ask(&door, "ann", "tools/call", call, able.clone()).await;
+    assert_eq!(begun["result"]["resultType"], "task", "{begun}");
+    let id = begun["result"]["taskId"].as_str().unwrap().to_owned();
+    let get = json!({"taskId": id});
+    let other = ask(&door, "bob", "tasks/get", get.clone(), able.clone()).await;
+    assert_eq!(other["error"]["code"], -32602, "{other}");
+    let undeclared = ask(&door, "ann", "tasks/get", get.clone(), json!({})).await;
+    assert_eq!(undeclared["error"]["code"], -32021, "{undeclared}");
+    let unknown = ask(&door, "ann", "tasks/get", json!({"taskId": format!("{id}x")}), able.clone()).await;
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    let state = ask(&door, "ann", "tasks/get", get, able).await;
+    assert_eq!(state["result"]["taskId"], json!(id), "the id is the one that the caller knows: {state}");
+    assert!(state["result"]["status"].is_string(), "{state}");
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l80_a_tool_that_a_legacy_server_runs_only_as_a_task_is_called_like_any_other() {
+    let door = open(fixture(Kind::LegacyStdio).await).await;
+    let able = json!({"elicitation": {}});
+    let call = json!({"name": "test_tool_with_task", "arguments": {}});
+    let asked = ask(&door, "", "tools/call", call.clone(), able.clone()).await;
+    let requests = asked["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}"));
+    let name = requests.keys().next().unwrap();
+    let mut retry = call;
+    retry["requestState"] = asked["result"]["requestState"].clone();
+    retry["inputResponses"] = json!({name: {"action": "accept", "content": {"name": "Ada"}}});
+    let done = ask(&door, "", "tools/call", retry, able).await;
+    assert_eq!(done["result"]["resultType"], "complete", "{done}");
+    assert_eq!(done["result"]["content"][0]["text"], "Hello, Ada!", "{done}");
+    door.host.close().await;
+}
+
+/// A server with a user interface, a tool for models, and one for the interface.
+fn with_app(log: &std::path::Path) -> Puppet {
+    let tool = |name: &str, visibility: Value| {
+        let ui = json!({"resourceUri": "ui://board", "visibility": visibility});
+        json!({"name": name, "inputSchema": {"type": "object"}, "_meta": {"ui": ui, "ui/resourceUri": "ui://board"}})
+    };
+    let contents =
+        json!({"contents": [{"uri": "ui://board", "mimeType": "text/html;profile=mcp-app", "text": "<p>"}]});
+    let listed = json!({"resources": [{"uri": "ui://board", "name": "board"}]});
+    Puppet::of(Era::Modern)
+        .tool(tool("show", json!(["model", "app"])))
+        .tool(tool("refresh", json!(["app"])))
+        .with(|script| script.capabilities = Some(json!({"tools": {}, "resources": {}})))
+        .on("resources/list", [Step::Reply(listed)])
+        .on("resources/read", [Step::Reply(contents)])
+        .log(log)
+}
+
+#[tokio::test]
+async fn l80_a_tool_for_user_interfaces_is_for_those_who_have_one_of_its_own_server() {
+    let files = folder();
+    let (log, other) = (at(&files, "log"), at(&files, "other"));
+    let bare = Puppet::of(Era::Modern).log(&other).tool(
+        json!({"name": "wipe", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["app"]}}}),
+    );
+    let door = open(host([puppet("board", &with_app(&log)), puppet("other", &bare)]).await).await;
+    let able =
+        json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}});
+    let names = |listed: &Value| -> Vec<String> {
+        let all = listed["result"]["tools"].as_array().unwrap();
+        all.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let plain = names(&ask(&door, "", "tools/list", json!({}), json!({})).await);
+    assert!(plain.contains(&"board_show".into()) && !plain.contains(&"board_refresh".into()), "{plain:?}");
+    let shown = ask(&door, "", "tools/list", json!({}), able.clone()).await;
+    assert!(names(&shown).contains(&"board_refresh".into()), "{shown}");
+    assert!(shown.to_string().contains(r#""ui/resourceUri":"ui://board""#), "what it says of apps is kept");
+
+    let call = |name: &str| json!({"name": name, "arguments": {}});
+    for name in ["board_refresh", "refresh", "other_wipe"] {
+        for can in [json!({}), able.clone()] {
+            let refused = ask(&door, "", "tools/call", call(name), can).await;
+            assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
+        }
+    }
+    assert_eq!(count(&received(&log), "tools/call") + count(&received(&other), "tools/call"), 0);
+
+    let read = ask(&door, "", "resources/read", json!({"uri": "ui://board"}), able.clone()).await;
+    assert_eq!(read["result"]["contents"][0]["text"], "<p>", "{read}");
+    for name in ["board_refresh", "refresh"] {
+        let done = ask(&door, "", "tools/call", call(name), able.clone()).await;
+        assert!(done["result"]["content"].is_array(), "{name}: {done}");
+    }
+    let refused = ask(&door, "", "tools/call", call("other_wipe"), able).await;
+    assert_eq!(refused["error"]["code"], -32602, "the app of one server has no way to another: {refused}");
+    assert_eq!(count(&received(&other), "tools/call"), 0);
+    door.host.close().await;
+}
