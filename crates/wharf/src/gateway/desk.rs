@@ -145,7 +145,7 @@ impl Desk {
         Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await, era))
     }
 
-    /// Answers one request.
+    /// Answers one request. The work is put aside, so that it is not moved around with whoever waits for it.
     pub(super) async fn answer(
         &self,
         scope: &Session,
@@ -155,10 +155,11 @@ impl Desk {
     ) -> Result<Json, RpcError> {
         match method {
             method::TOOLS_LIST => {
-                self.lists.tools(&scope.known_tools().await.snapshot, apps::are_known(visit), params)
+                let known = Box::pin(scope.known_tools()).await;
+                self.lists.tools(&known.snapshot, apps::are_known(visit), params)
             }
-            method::TOOLS_CALL => self.call(scope, params, visit).await,
-            _ => self.offered(scope, method, params, visit).await,
+            method::TOOLS_CALL => Box::pin(self.call(scope, params, visit)).await,
+            _ => Box::pin(self.offered(scope, method, params, visit)).await,
         }
     }
 

@@ -5,15 +5,15 @@
 
 use std::net::IpAddr;
 
-use http::header::{HOST, ORIGIN};
+use http::header::{AsHeaderName, HOST, ORIGIN};
 use http::{HeaderMap, Request, StatusCode};
 
 use super::Settings;
 
 /// Whether a request was meant for us. The error is what to answer.
 pub(super) fn check<B>(request: &Request<B>, settings: &Settings) -> Result<(), (StatusCode, &'static str)> {
-    let host = single(request.headers(), HOST.as_str())
-        .ok_or((StatusCode::BAD_REQUEST, "one Host header is needed"))?;
+    let host =
+        single(request.headers(), HOST).ok_or((StatusCode::BAD_REQUEST, "one Host header is needed"))?;
     // In the absolute form the target names a host too: it must be the same.
     let target = request.uri().authority().map(http::uri::Authority::as_str);
     if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
@@ -23,7 +23,7 @@ pub(super) fn check<B>(request: &Request<B>, settings: &Settings) -> Result<(), 
         return Err((StatusCode::FORBIDDEN, "this gateway is not called by that name; see --host"));
     }
     if request.headers().contains_key(ORIGIN) {
-        let origin = single(request.headers(), ORIGIN.as_str());
+        let origin = single(request.headers(), ORIGIN);
         if !origin.is_some_and(|origin| is_page_of_ours(origin, host, settings)) {
             return Err((StatusCode::FORBIDDEN, "pages of that origin are not served; see --origin"));
         }
@@ -65,7 +65,7 @@ fn is_number(text: &str) -> bool {
 }
 
 /// A header's value, if it stands there once and is text.
-pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(super) fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?.trim();
     values.next().is_none().then_some(value)

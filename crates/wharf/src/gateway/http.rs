@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::{Body, Incoming};
@@ -121,7 +121,7 @@ impl Door {
         match (request.uri().path(), request.method().clone()) {
             ("/sse", Method::GET) => self.streams.open(&self.gateway, caller),
             ("/sse", _) => body::not_allowed("GET"),
-            ("/messages", Method::POST) => self.post_to_stream(request, &caller).await,
+            ("/messages", Method::POST) => Box::pin(self.post_to_stream(request, &caller)).await,
             ("/messages", _) => body::not_allowed("POST"),
             (_, Method::POST) => self.post(request, caller).await,
             (_, Method::GET) if websocket::is_asked(request.headers()) => {
@@ -158,22 +158,24 @@ impl Door {
             Err(refused) => return *refused,
         };
         let desk = Arc::clone(&self.gateway.desk);
+        let modern = is_modern(&headers);
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked::new(id, method, params);
-                if is_modern(&headers) || asked.is_modern() {
+                if modern || asked.is_modern() {
                     return asked.over_http(desk, caller, &headers).await;
                 }
                 let Asked { id, method, params, .. } = asked;
-                self.sessions.take(desk, caller, &headers, Message::Request { id, method, params }).await
+                let request = Message::Request { id, method, params };
+                Box::pin(self.sessions.take(desk, caller, &headers, request)).await
             }
-            Message::Notification { .. } if is_modern(&headers) => body::accepted(),
-            Message::Response { .. } if is_modern(&headers) => {
+            Message::Notification { .. } if modern => body::accepted(),
+            Message::Response { .. } if modern => {
                 let error =
                     RpcError::new(code::INVALID_REQUEST, "a caller of this revision sends no responses");
                 body::refuse(StatusCode::BAD_REQUEST, &error)
             }
-            message => self.sessions.take(desk, caller, &headers, message).await,
+            message => Box::pin(self.sessions.take(desk, caller, &headers, message)).await,
         }
     }
 }
@@ -223,12 +225,15 @@ fn is_modern(headers: &HeaderMap) -> bool {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = single(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
+    let kind = single(headers, CONTENT_TYPE).unwrap_or_default();
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 fn accepts_both(headers: &HeaderMap) -> bool {
-    accepts(headers, &["application/json", "application/*"]) && accepts_events(headers)
+    // What nearly every caller sends.
+    const USUAL: &str = "application/json, text/event-stream";
+    single(headers, ACCEPT) == Some(USUAL)
+        || accepts(headers, &["application/json", "application/*"]) && accepts_events(headers)
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {
@@ -237,7 +242,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 
 /// Whether one of these kinds is accepted. Who says nothing accepts anything.
 fn accepts(headers: &HeaderMap, kinds: &[&str]) -> bool {
-    let Some(accept) = single(headers, "accept") else { return !headers.contains_key("accept") };
+    let Some(accept) = single(headers, ACCEPT) else { return !headers.contains_key(ACCEPT) };
     let accept = accept.to_ascii_lowercase();
     let mut accepted = accept.split(',').filter_map(|kind| kind.split(';').next()).map(str::trim);
     accepted.any(|kind| kind == "*/*" || kinds.contains(&kind))

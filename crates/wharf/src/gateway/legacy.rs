@@ -386,7 +386,7 @@ fn undressed(id: &Json, result: &Json) -> Pieces {
 /// A name that cannot be guessed.
 pub(super) fn random_name() -> Option<String> {
     let mut bytes = [0_u8; 16];
-    rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
+    getrandom::fill(&mut bytes).ok()?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -37,7 +37,7 @@ impl Mirrored {
             return Ok(());
         }
         // A tool that is not there is told of by whoever looks for it.
-        let Ok(route) = host.route(&name).await else { return Ok(()) };
+        let Ok(route) = Box::pin(host.route(&name)).await else { return Ok(()) };
         let Ok(rules) = &route.tool.headers else { return Ok(()) };
         if rules.is_empty() {
             return Ok(());

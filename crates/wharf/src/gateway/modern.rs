@@ -135,12 +135,13 @@ impl Asked {
         };
         let result = match self.method.as_str() {
             method::DISCOVER => {
-                return Ok(self.dressed(&discovered(desk, caller).await?, desk, Some(LIST_TTL_MS)));
+                let discovered = Box::pin(discovered(desk, caller)).await?;
+                return Ok(self.dressed(&discovered, desk, Some(LIST_TTL_MS)));
             }
             method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ => {
                 self.errand(desk, caller, line, mirrored).await?
             }
-            method::LISTEN => self.listen(desk, caller, line).await?,
+            method::LISTEN => Box::pin(self.listen(desk, caller, line)).await?,
             // Words of the legacy era: here they mean nothing, whatever the other edge makes of them.
             method::INITIALIZE
             | method::PING

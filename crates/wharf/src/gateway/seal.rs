@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hmac;
-use aws_lc_rs::rand::SystemRandom;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
@@ -45,12 +44,11 @@ const LARGEST: usize = 256 * 1024;
 impl Seal {
     /// A new key.
     pub(super) fn new() -> Result<Self> {
-        let mut key = [0_u8; 32];
-        let random = aws_lc_rs::rand::fill(&mut key).ok();
-        let sign = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
+        let (mut key, mut sign) = ([0_u8; 32], [0_u8; 32]);
+        // From the system: what the cryptography has of its own takes a tenth of a second to begin with.
+        let random = getrandom::fill(&mut key).and_then(|()| getrandom::fill(&mut sign)).ok();
         let key = random.and_then(|()| UnboundKey::new(&AES_256_GCM, &key).ok());
-        key.zip(sign)
-            .map(|(key, sign)| Self(LessSafeKey::new(key), sign))
+        key.map(|key| Self(LessSafeKey::new(key), hmac::Key::new(hmac::HMAC_SHA256, &sign)))
             .ok_or_else(|| Error::Internal("no random numbers to be had".into()))
     }
 
@@ -70,7 +68,7 @@ impl Seal {
             }
         }
         let mut nonce = [0_u8; NONCE_LEN];
-        aws_lc_rs::rand::fill(&mut nonce).ok()?;
+        getrandom::fill(&mut nonce).ok()?;
         let aad = Aad::from(binding.0);
         self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut text).ok()?;
         let mut out = nonce.to_vec();

@@ -93,7 +93,7 @@ impl Callers {
         }
         match tokens {
             // Three parts: what is none of a JWT is not worth a question to its issuer.
-            Some(tokens) if token.split('.').count() == 3 => tokens.judge(token, us).await,
+            Some(tokens) if token.split('.').count() == 3 => Box::pin(tokens.judge(token, us)).await,
             _ => Err(Refused::Unknown("that key is not known here")),
         }
     }
@@ -137,7 +137,7 @@ impl Key {
     /// A new key, of 256 bits that nobody can guess. `None` if the system has none.
     pub fn make() -> Option<Secret> {
         let mut bytes = [0_u8; 32];
-        rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
+        getrandom::fill(&mut bytes).ok()?;
         let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
         Some(Secret::new(std::iter::once(BEGINNING.to_owned()).chain(digits).collect::<String>()))
     }
