@@ -1,5 +1,6 @@
 //! `wharf serve`: every server as one, for whoever speaks MCP.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +9,11 @@ use clap::Args;
 use serde_json::json;
 use tokio::io::BufReader;
 use tokio::net::TcpListener;
+use tokio::sync::broadcast::error::RecvError;
+use wharf::Host;
 use wharf::ask::Decline;
 use wharf::config::ServerConfig;
+use wharf::event::{Event, State};
 use wharf::gateway::{Callers, Gateway, UnixDoor};
 
 use crate::app::{App, Interrupts, OpenHost, Setup, interrupted};
@@ -69,6 +73,7 @@ impl ServeArgs {
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open) => served,
             () = reload::follow(app, &open.host, setup) => Ok(()),
+            () = tell_troubles(app, &open.host), if app.ui.verbose == 0 => Ok(()),
         };
         open.close().await;
         served
@@ -163,6 +168,25 @@ fn announce_socket(app: &App, path: &Path, servers: &[Arc<ServerConfig>]) -> Res
     app.ui.note("\nCtrl-C stops.");
     Ok(())
 }
+
+/// Says which servers cannot be had, once for each reason: callers only see that something is missing.
+async fn tell_troubles(app: &App, host: &Host) {
+    let (mut events, mut told) = (host.events().subscribe_but_calls(), HashSet::new());
+    loop {
+        match events.recv().await {
+            Ok(Event::State { server, state: State::Disconnected, reason: Some(reason) })
+                if told.len() < MOST_TOLD && told.insert((server.clone(), reason.clone())) =>
+            {
+                app.ui.warn(format_args!("{server} cannot be had: {reason}"));
+            }
+            Err(RecvError::Closed) => return std::future::pending().await,
+            _ => {}
+        }
+    }
+}
+
+/// A server that fails in ever new words is not told of for ever.
+const MOST_TOLD: usize = 1000;
 
 /// A rule about a server that is not there does nothing; that may not be what was meant.
 fn warn_of_strangers(app: &App, setup: &Setup) {
