@@ -236,32 +236,6 @@ impl Bus {
     }
 }
 
-// === impl Invocation ===
-
-impl Invocation {
-    /// A call to a tool, before anything is known of its end.
-    pub fn of(caller: CallerName, server: ServerName, tool: ToolName, arguments: Redacted) -> Self {
-        let result = Redacted::new(Json::null(), arguments.redactor.clone());
-        let (local, success, error, took) = (false, false, None, Duration::ZERO);
-        let arguments = arguments.kept();
-        Self { caller, server, tool, local, arguments, result, success, error, took }
-    }
-
-    /// The same, with the result. A tool may say again what it was told.
-    #[must_use]
-    pub fn with_result(mut self, result: Json, arguments: &Json) -> Self {
-        let small = arguments.bytes().len() <= KEPT;
-        self.result.json = result;
-        if small {
-            self.result.told = Some(arguments.clone());
-        } else {
-            self.result.redactor = Redacted::new(arguments.clone(), self.result.redactor).secrets();
-        }
-        self.result = self.result.kept();
-        self
-    }
-}
-
 // === impl Redacted ===
 
 impl Redacted {
@@ -270,13 +244,15 @@ impl Redacted {
         Self { json, redactor, told: None }
     }
 
-    /// The same, small enough to wait for whoever listens slowly.
-    fn kept(self) -> Self {
-        let bytes = self.json.bytes().len();
-        if bytes <= KEPT {
-            return self;
-        }
-        Self { json: Json::of(&serde_json::json!({ "omitted": format!("{bytes} bytes") })), ..self }
+    /// What a tool was told and what it said, as an event carries them. A tool may say again what it was told.
+    pub(crate) fn of_call(arguments: &Json, result: &Json, redactor: Redactor) -> (Self, Self) {
+        let (told, eraser) = if arguments.bytes().len() <= KEPT {
+            (Some(arguments.clone()), redactor.clone())
+        } else {
+            (None, Self::new(arguments.clone(), redactor.clone()).secrets())
+        };
+        let said = Self { json: kept(result), redactor: eraser, told };
+        (Self { json: kept(arguments), redactor, told: None }, said)
     }
 
     /// Erases the known secrets, and those of what the tool was told.
@@ -328,6 +304,14 @@ impl Redacted {
         let eraser = self.eraser();
         erase(&mut after, &|text| eraser.redact(text).into_owned(), false);
         if before == after { self.json.clone() } else { Json::from(after) }
+    }
+}
+
+/// The same, small enough to wait for whoever listens slowly.
+fn kept(json: &Json) -> Json {
+    match json.bytes().len() {
+        0..=KEPT => json.clone(),
+        bytes => Json::of(&serde_json::json!({ "omitted": format!("{bytes} bytes") })),
     }
 }
 
