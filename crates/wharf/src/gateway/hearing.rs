@@ -119,6 +119,10 @@ impl Ear for Talk {
         &self.caller
     }
 
+    fn scope(&self) -> Option<u64> {
+        self.own_scope()
+    }
+
     fn hear(&self, topic: Topic) {
         if self.ready.load(Ordering::Relaxed) {
             self.tell(topic.method(), &Members::default());

@@ -26,6 +26,8 @@ pub(super) struct News {
 /// Hears of changes, on behalf of a caller.
 pub(super) trait Ear: Send + Sync + std::fmt::Debug {
     fn caller(&self) -> &CallerName;
+    /// The number of the scope whose lists it knows, if that is not the one of all who can be asked nothing.
+    fn scope(&self) -> Option<u64>;
     /// Must not wait.
     fn hear(&self, topic: Topic);
     /// A page was visited that a server sent somebody to. Must not wait.
@@ -43,15 +45,20 @@ pub(super) enum Topic {
 /// What changed: at these servers, or nobody knows where.
 #[derive(Debug, Default)]
 struct Changes {
-    at: HashMap<Topic, HashSet<ServerName>>,
+    at: HashMap<Topic, HashSet<Spot>>,
     anywhere: bool,
 }
+
+/// A server, and the number of the scope for which something changed there, if it is not everybody's.
+type Spot = (ServerName, Option<u64>);
 
 /// The servers that a caller sees: those of which it may see some tool, and those that it sees as a whole.
 #[derive(Default)]
 struct Seen {
     any: HashSet<ServerName>,
     whole: HashSet<ServerName>,
+    /// The number of the scope of a caller who can be asked nothing.
+    plain: u64,
 }
 
 /// Changes within this time are one.
@@ -109,7 +116,7 @@ fn tell(desk: &Desk, changes: &Changes) {
         let Some(seen) = seen.get(caller) else { continue };
         for topic in [Topic::Tools, Topic::Prompts, Topic::Resources] {
             let servers = if topic == Topic::Tools { &seen.any } else { &seen.whole };
-            if changes.concern(topic, servers) {
+            if changes.concern(topic, servers, ear.scope().unwrap_or(seen.plain)) {
                 ear.hear(topic);
             }
         }
@@ -121,7 +128,7 @@ fn tell(desk: &Desk, changes: &Changes) {
 impl Seen {
     fn by(scope: &Session) -> Self {
         let any = scope.servers().iter().map(|config| config.name.clone()).collect();
-        Self { any, whole: scope.whole_servers().into_iter().collect() }
+        Self { any, whole: scope.whole_servers().into_iter().collect(), plain: scope.number() }
     }
 }
 
@@ -130,10 +137,10 @@ impl Seen {
 impl Changes {
     /// Takes an event. False if there will be no more, or nobody to tell.
     fn take(&mut self, desk: &Weak<Desk>, event: Result<Event, RecvError>) -> bool {
-        let (topic, server) = match event {
-            Ok(Event::ToolsChanged { server }) => (Topic::Tools, server),
-            Ok(Event::PromptsChanged { server }) => (Topic::Prompts, server),
-            Ok(Event::ResourcesChanged { server }) => (Topic::Resources, server),
+        let (topic, spot) = match event {
+            Ok(Event::ToolsChanged { server, session }) => (Topic::Tools, (server, session)),
+            Ok(Event::PromptsChanged { server, session }) => (Topic::Prompts, (server, session)),
+            Ok(Event::ResourcesChanged { server, session }) => (Topic::Resources, (server, session)),
             Ok(Event::PageVisited { server, id }) => {
                 let ears = desk.upgrade().map(|desk| desk.news.ears()).unwrap_or_default();
                 ears.iter().for_each(|ear| ear.visited(&server, id.raw()));
@@ -147,7 +154,7 @@ impl Changes {
             }
             Err(RecvError::Closed) => return false,
         };
-        self.at.entry(topic).or_default().insert(server);
+        self.at.entry(topic).or_default().insert(spot);
         old(desk)
     }
 
@@ -155,8 +162,9 @@ impl Changes {
         self.at.is_empty() && !self.anywhere
     }
 
-    fn concern(&self, topic: Topic, servers: &HashSet<ServerName>) -> bool {
-        self.anywhere || self.at.get(&topic).is_some_and(|at| !at.is_disjoint(servers))
+    fn concern(&self, topic: Topic, servers: &HashSet<ServerName>, scope: u64) -> bool {
+        let concerns = |(server, of): &Spot| servers.contains(server) && of.is_none_or(|of| of == scope);
+        self.anywhere || self.at.get(&topic).is_some_and(|at| at.iter().any(concerns))
     }
 }
 
