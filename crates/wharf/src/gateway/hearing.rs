@@ -13,6 +13,7 @@ use super::line::Line;
 use super::modern::Asked;
 use super::news::{Ear, Topic};
 use super::reel::{Expected, Reels};
+use crate::host::Session;
 use crate::mcp::{Revision, method};
 use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, Members, RpcError, notification};
@@ -119,7 +120,7 @@ impl Ear for Talk {
         &self.caller
     }
 
-    fn scope(&self) -> Option<u64> {
+    fn scope(&self) -> Option<Session> {
         self.own_scope()
     }
 

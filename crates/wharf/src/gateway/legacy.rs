@@ -298,9 +298,9 @@ impl Talk {
         Ok(scope)
     }
 
-    /// The number of the scope that is its own, if it has one.
-    pub(super) fn own_scope(&self) -> Option<u64> {
-        self.own.get().map(Scope::number)
+    /// The scope that is its own, if it has one.
+    pub(super) fn own_scope(&self) -> Option<Scope> {
+        self.own.get().cloned()
     }
 
     fn messenger(self: &Arc<Self>, line: Option<Line>) -> Messenger {

@@ -22,7 +22,7 @@ use crate::wire::{Json, Members, RpcError, notification};
 #[derive(Debug)]
 struct Listener {
     caller: CallerName,
-    scope: u64,
+    scope: Session,
     topics: Vec<Topic>,
     heard: mpsc::UnboundedSender<Topic>,
 }
@@ -48,7 +48,7 @@ impl Asked {
         let (heard, mut news) = mpsc::unbounded_channel();
         let listener: Arc<dyn Ear> = Arc::new(Listener {
             caller: caller.clone(),
-            scope: scope.number(),
+            scope: scope.clone(),
             topics: wanted.topics.clone(),
             heard,
         });
@@ -150,8 +150,8 @@ impl Ear for Listener {
         &self.caller
     }
 
-    fn scope(&self) -> Option<u64> {
-        Some(self.scope)
+    fn scope(&self) -> Option<Session> {
+        Some(self.scope.clone())
     }
 
     fn hear(&self, topic: Topic) {

@@ -268,7 +268,9 @@ impl Scope {
                 let server = match &self.agent {
                     // A tool of a shared server, which this scope may see in its own way.
                     Some(agent) if route.owner.is_none() || own.is_none() => {
-                        agent.shared.servers.load().get(&route.server).map(|server| self.seen(server))
+                        let seen = agent.shared.servers.load().get(&route.server).map(|s| self.seen(s));
+                        // A server of its own that is gone is not another of its name.
+                        seen.filter(|server| route.owner.is_none() || server.view.is_some())
                     }
                     _ => own,
                 };

@@ -217,6 +217,17 @@ impl Session {
         self.of_agent().owner.0
     }
 
+    /// Whether it sees a shared server in its own way: what changes for others does not for it.
+    pub(crate) fn has_view(&self, server: &ServerName) -> bool {
+        self.0.scope.views(server)
+    }
+
+    /// Whether a server would be given to it, if there were one of this name: some of its tools, and all of it.
+    pub(crate) fn is_given(&self, server: &ServerName) -> (bool, bool) {
+        let scope = &self.0.scope;
+        (scope.gives(|rules| rules.may_give(server)), scope.gives(|rules| rules.gives_server(server)))
+    }
+
     /// What servers are told of whoever this session calls for.
     pub(crate) fn says(&self) -> Bytes {
         self.of_agent().relays.as_ref().map(|relays| relays.said.bytes().clone()).unwrap_or_default()

@@ -78,6 +78,11 @@ impl Scope {
         self.seen(&server)
     }
 
+    /// Whether it has a view of its own of a shared server.
+    pub(super) fn views(&self, server: &ServerName) -> bool {
+        self.views.any.load(Ordering::Acquire) && self.views.lock().views.contains_key(server)
+    }
+
     /// Shows what a view offers, unless its server was taken away in the meantime.
     pub(super) fn publish_view(&self, view: &Arc<Server>, offered: ServerTools) {
         let kept = self.views.lock();
