@@ -40,9 +40,9 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
             ui.detail(format_args!("{server} is {}{reason}", state.as_str()));
         }
         Event::Log { server, level, data } => ui.detail(format_args!("{server} logs {level}: {data}")),
-        Event::ToolsChanged { server } => ui.detail(format_args!("{server} has other tools now")),
-        Event::ResourcesChanged { server } => ui.detail(format_args!("{server} has other resources now")),
-        Event::PromptsChanged { server } => ui.detail(format_args!("{server} has other prompts now")),
+        Event::ToolsChanged { server, .. } => ui.detail(format_args!("{server} has other tools now")),
+        Event::ResourcesChanged { server, .. } => ui.detail(format_args!("{server} has other resources now")),
+        Event::PromptsChanged { server, .. } => ui.detail(format_args!("{server} has other prompts now")),
         Event::ResourceUpdated { server, uri } => ui.detail(format_args!("{server} {uri} has changed")),
         Event::PageVisited { server, .. } => {
             ui.detail(format_args!("{server} says that its page was visited"))

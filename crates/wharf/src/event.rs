@@ -32,11 +32,15 @@ pub enum Event {
     ToolsChanged {
         /// The server.
         server: ServerName,
+        /// The number of the session that it changed for; `None` where it is everybody\'s.
+        session: Option<u64>,
     },
     /// A server's list of resources changed.
     ResourcesChanged {
         /// The server.
         server: ServerName,
+        /// The number of the session that it changed for; `None` where it is everybody\'s.
+        session: Option<u64>,
     },
     /// A resource that is subscribed to changed, or may have while nobody could hear it.
     ResourceUpdated {
@@ -49,6 +53,8 @@ pub enum Event {
     PromptsChanged {
         /// The server.
         server: ServerName,
+        /// The number of the session that it changed for; `None` where it is everybody\'s.
+        session: Option<u64>,
     },
     /// What a server wanted done on a page was done there.
     PageVisited {

@@ -253,6 +253,11 @@ impl Berth {
         &self.0.config
     }
 
+    /// Whether it is the very same place.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// What it is doing.
     pub fn state(&self) -> State {
         *self.0.state.borrow()

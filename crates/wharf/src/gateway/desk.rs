@@ -137,7 +137,8 @@ impl Desk {
 
     /// A scope of its own, for a conversation.
     pub(super) fn open(&self, caller: &CallerName, asker: impl crate::ask::Asker) -> Result<Session> {
-        let mut scope = self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker);
+        let scope = self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker);
+        let mut scope = scope.relaying();
         if let Some(callers) = &self.callers {
             scope = scope.rules(callers.rules_of(caller));
         }
@@ -145,8 +146,8 @@ impl Desk {
     }
 
     /// What the whole can do for a caller, as a server says it.
-    pub(super) async fn capabilities(&self, caller: &CallerName, era: Era) -> Result<Json> {
-        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await, era))
+    pub(super) async fn capabilities(&self, scope: &Session, era: Era) -> Json {
+        capabilities::written(self.capabilities.of(scope).await, era)
     }
 
     /// Answers one request. The work is put aside, so that it is not moved around with whoever waits for it.
@@ -221,11 +222,13 @@ impl Desk {
     async fn recycle(&self) {
         let (kept, left): (Vec<Session>, Vec<Session>) = {
             let mut scopes = self.scopes();
-            let old = |used: &Instant| used.elapsed() >= SCOPE_IDLE;
-            let left = scopes.extract_if(|_, (_, used)| old(used)).map(|(_, (scope, _))| scope).collect();
+            // Whoever holds one may hear news through it, which come only where the next request goes, too.
+            let old = |scope: &Session, used: &Instant| used.elapsed() >= SCOPE_IDLE && !scope.is_held();
+            let left =
+                scopes.extract_if(|_, (scope, used)| old(scope, used)).map(|(_, (scope, _))| scope).collect();
             (scopes.values().map(|(scope, _)| scope.clone()).collect(), left)
         };
-        // Whoever still uses one of these holds it; its connections close with the last user.
+        // Their connections close with them.
         drop(left);
         futures_util::future::join_all(kept.iter().map(|scope| scope.recycle(LANE_IDLE))).await;
     }

@@ -13,6 +13,7 @@ use super::line::Line;
 use super::modern::Asked;
 use super::news::{Ear, Topic};
 use super::reel::{Expected, Reels};
+use crate::host::Session;
 use crate::mcp::{Revision, method};
 use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, Members, RpcError, notification};
@@ -118,6 +119,10 @@ impl Talk {
 impl Ear for Talk {
     fn caller(&self) -> &CallerName {
         &self.caller
+    }
+
+    fn scope(&self) -> Option<Session> {
+        self.own_scope()
     }
 
     fn hear(&self, topic: Topic) {

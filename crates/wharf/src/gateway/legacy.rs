@@ -208,10 +208,10 @@ impl Talk {
     }
 
     /// The answer to `initialize`.
-    pub(super) async fn greeting(&self, desk: &Desk, id: &Json) -> Vec<u8> {
-        let capabilities = match desk.capabilities(&self.caller, Era::Legacy).await {
-            Ok(capabilities) => capabilities,
-            Err(error) => return response_error(id, &error.into()),
+    pub(super) async fn greeting(self: &Arc<Self>, desk: &Desk, id: &Json) -> Vec<u8> {
+        let capabilities = match self.scope(desk) {
+            Ok(scope) => desk.capabilities(&scope, Era::Legacy).await,
+            Err(error) => return response_error(id, &error),
         };
         let mut result = Members::new();
         result.text("protocolVersion", self.revision.as_str());
@@ -296,6 +296,11 @@ impl Talk {
             scope.log_from(level);
         }
         Ok(scope)
+    }
+
+    /// The scope that is its own, if it has one.
+    pub(super) fn own_scope(&self) -> Option<Scope> {
+        self.own.get().cloned()
     }
 
     fn messenger(self: &Arc<Self>, line: Option<Line>) -> Messenger {

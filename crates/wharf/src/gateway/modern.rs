@@ -140,7 +140,7 @@ impl Asked {
         };
         let result = match self.method.as_str() {
             method::DISCOVER => {
-                let discovered = Box::pin(discovered(desk, caller)).await?;
+                let discovered = Box::pin(discovered(desk, &self.scope(desk, caller)?)).await;
                 return Ok(self.dressed(&discovered, desk, Some(LIST_TTL_MS)));
             }
             method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ => {
@@ -155,14 +155,21 @@ impl Asked {
             | method::UNSUBSCRIBE => return Err(unknown(&self.method)),
             name => {
                 // Nobody is asked anything on the way to these: all that matters is which extensions the caller knows.
+                let scope = self.scope(desk, caller)?;
                 let mut said = self.said();
                 said.capabilities = Some(visit::extensions(said.capabilities.as_ref()));
-                let scope = desk.scope(caller)?;
                 let visit = Visit::modern(said, line.clone(), Inquirer::nobody());
                 desk.answer(&scope, name, self.params.as_ref(), &visit).await?
             }
         };
         Ok(self.dressed(&result, desk, ttl))
+    }
+
+    /// What its caller sees: it depends on who that is and on what this request says that it can, and on nothing else.
+    pub(super) fn scope(&self, desk: &Desk, caller: &CallerName) -> Result<Session, RpcError> {
+        let said = self.said();
+        let capabilities = said.capabilities.as_ref().map_or_else(Json::empty_object, visit::for_modern);
+        Ok(desk.scope_for(caller, &capabilities, said.level())?)
     }
 
     pub(super) fn said(&self) -> Said {
@@ -295,14 +302,14 @@ fn whole(asked: &Asked, result: Result<Pieces, RpcError>) -> Reply {
     body::message(status, asked.written(Err(error)))
 }
 
-async fn discovered(desk: &Desk, caller: &CallerName) -> Result<Json, RpcError> {
+async fn discovered(desk: &Desk, scope: &Session) -> Json {
     let mut result = Members::new();
     result.json("supportedVersions", &Json::of(&[Revision::NEWEST_MODERN.as_str()]));
-    result.json("capabilities", &desk.capabilities(caller, Era::Modern).await?);
+    result.json("capabilities", &desk.capabilities(scope, Era::Modern).await);
     if let Some(instructions) = &desk.instructions {
         result.text("instructions", instructions);
     }
-    Ok(result.to_json())
+    result.to_json()
 }
 
 /// What comes before the members of a result, and after them, as this era wants it: what kind of result it is, who

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::lanes::Lanes;
 use super::peer::HostPeer;
 use super::scope::Scope;
 use super::server::Server;
@@ -190,7 +191,7 @@ impl HostBuilder {
     }
 
     fn build(self) -> Result<Host> {
-        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone()));
+        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone(), None));
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
         let policy = Live::from(self.policy);
@@ -216,7 +217,8 @@ impl HostBuilder {
             order.push(config.name.clone());
         }
         let registry = Registry::new(self.names, order);
-        let mut scope = Scope::of_program(dock, peer, self.asker, registry);
+        let lanes = Lanes::new(self.drain);
+        let mut scope = Scope::of_program(dock, peer, self.asker, (registry, lanes));
         scope.store = self.catalogs;
         let add = |config: ServerConfig| {
             let server = Arc::new(Server::new(Arc::new(config), &scope.pool, scope.store.as_ref()));

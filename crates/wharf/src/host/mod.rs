@@ -27,6 +27,7 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod views;
 
 pub use builder::HostBuilder;
 pub use context::Context;
@@ -191,7 +192,7 @@ impl Host {
 
     /// Every tool that is known now. Nobody is asked.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.scope.registry.snapshot()
+        self.scope.snapshot()
     }
 
     /// Asks every server for its tools, side by side. Those that fail are reported; the rest works.
@@ -218,7 +219,7 @@ impl Host {
     /// The same, with options.
     pub async fn call_with(&self, name: &str, arguments: Json, options: CallOptions<'_>) -> Outcome {
         // Held, not copied: most names are known, and lead where they led before.
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let known = snapshot.route(name).filter(|route| !self.scope.has_changed(route));
         let found = match known {
             Some(route) => Cow::Borrowed(route),
@@ -239,7 +240,7 @@ impl Host {
         options: CallOptions<'_>,
     ) -> Outcome {
         let arguments = arguments.into();
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let known = snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route));
         let found = match known {
             Some(route) => Cow::Borrowed(route),
@@ -253,13 +254,13 @@ impl Host {
 
     /// Where a public name leads. Servers of which nothing is known are asked now.
     pub async fn route(&self, name: &str) -> Result<Route> {
-        if let Some(route) = self.scope.registry.snapshot().route(name) {
+        if let Some(route) = self.scope.snapshot().route(name) {
             if !self.scope.has_changed(route) {
                 return Ok(route.clone());
             }
             // Only the server itself is asked: another one's trouble is not this call's.
             self.tools_of(route.server.as_str()).await?;
-            if let Some(route) = self.scope.registry.snapshot().route(name) {
+            if let Some(route) = self.scope.snapshot().route(name) {
                 return Ok(route.clone());
             }
         }
@@ -273,7 +274,7 @@ impl Host {
 
     /// Whether a public name leads somewhere, as far as is known without asking anybody, and where it leads is liked.
     pub(crate) fn knows(&self, name: &str, like: impl FnOnce(&Route) -> bool) -> bool {
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         snapshot.route(name).is_some_and(|route| !self.scope.has_changed(route) && like(route))
     }
 
@@ -281,7 +282,7 @@ impl Host {
     /// was not yet.
     pub async fn find(&self, server: &str, tool: &str) -> Result<Route> {
         let fresh = |server: &str| {
-            let snapshot = self.scope.registry.snapshot();
+            let snapshot = self.scope.snapshot();
             snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route)).cloned()
         };
         if let Some(route) = fresh(server) {
@@ -321,7 +322,7 @@ impl Host {
 
     /// What is no server may be a set of local tools that lacks this one.
     fn unknown_in_set(&self, set: &str, tool: &str, error: Error) -> Error {
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let in_set = |route: &&Route| route.source == Source::Local && route.server.as_str() == set;
         match (error, snapshot.tools().iter().find(in_set)) {
             (Error::UnknownServer { .. }, Some(route)) => {
@@ -345,7 +346,7 @@ impl Host {
         });
         let mut answers: Vec<_> = asked.buffer_unordered(STARTING).collect().await;
         answers.sort_by_key(|(server, _)| order.iter().position(|name| *name == server.config.name));
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let mut listing = Listing { snapshot, failed: Vec::new(), rejected: Vec::new() };
         for (server, answer) in answers {
             let name = &server.config.name;

@@ -70,7 +70,11 @@ impl Host {
     pub async fn subscribe(&self, server: &str, uri: &str) -> Result<Subscription> {
         let watch = |s: Arc<Server>, c| async move {
             let peer = &self.scope.home(&s).peer;
-            peer.watchers.subscribe(&c, uri, s.config.timeout).await
+            let subscription = peer.watchers.subscribe(&c, uri, s.config.timeout).await?;
+            Ok(match s.hold()? {
+                Some(hold) => subscription.keeping(hold),
+                None => subscription,
+            })
         };
         self.use_server(server, method::SUBSCRIBE, watch).await
     }
@@ -160,6 +164,7 @@ impl Host {
     ) -> Result<Json> {
         let server = self.scope.whole_server(server)?;
         self.permit_use(&server, method).await?;
+        let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
         let relayed = options.relayed.take();
         let mut way = self.scope.way(&server, relayed.as_deref()).await?;
         let private = way.private;
@@ -197,11 +202,9 @@ impl Host {
     where
         F: Future<Output = Result<T>>,
     {
-        let server = self.scope.whole_server(server)?;
-        let _on_duty = server.duty.enter().ok_or_else(|| Error::UnknownServer {
-            name: server.config.name.to_string(),
-            hint: "it was there and is not any more".into(),
-        })?;
+        let server = self.scope.settled(self.scope.whole_server(server)?).await;
+        let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
+        let _held = server.hold()?;
         let connection = server.berth.connection().await?;
         if server.is_unconfirmed() {
             let (host, server) = (self.clone(), Arc::clone(&server));
@@ -247,5 +250,13 @@ impl Host {
             }
         }
         found
+    }
+}
+
+/// A server that was there when it was looked up.
+fn left(server: &Server) -> Error {
+    Error::UnknownServer {
+        name: server.config.name.to_string(),
+        hint: "it was there and is not any more".into(),
     }
 }

@@ -94,7 +94,7 @@ impl Host {
         arguments: &Json,
         options: CallOptions<'_>,
     ) -> Result<Json> {
-        let _on_duty = server.duty.enter().ok_or_else(|| gone(route))?;
+        let _on_duty = server.duty().enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
         let caller = self.caller(&options);
         let subject = Subject::Server { config: &server.config, identity: &server.identity };
