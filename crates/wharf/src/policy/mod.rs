@@ -6,6 +6,7 @@
 pub mod address;
 mod call;
 mod caller;
+mod egress;
 mod environment;
 mod launch;
 mod live;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 pub use crate::config::{CallerRules, PackageRule};
 pub use call::is_visible;
+pub use egress::{EgressPermit, EgressRules, Target};
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
 pub use live::Live;

@@ -16,6 +16,7 @@ mod config;
 mod config_callers;
 mod config_edit;
 mod config_trust;
+mod egress;
 mod ensembles;
 mod era_answers;
 mod eras;

@@ -1,0 +1,1 @@
+//! The private parts of the proxy: what the first bytes of a tunnel are taken for.

@@ -1,0 +1,1 @@
+//! The bounds of the proxy, and its end.

@@ -1,0 +1,1 @@
+//! TLS through a tunnel: whole, and only for the host of the tunnel.
