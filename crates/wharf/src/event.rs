@@ -115,6 +115,28 @@ pub enum Event {
         /// Servers that are shown or called in another way.
         changed: Vec<ServerName>,
     },
+    /// A server's package is being fetched, which may take a while.
+    PackageWanted {
+        /// The server.
+        server: ServerName,
+        /// The package, as it is written.
+        package: String,
+    },
+    /// A server's package was fetched from its registry and is kept.
+    PackageFetched {
+        /// The server.
+        server: ServerName,
+        /// The package.
+        package: Foreign,
+        /// The version that was found.
+        version: Foreign,
+        /// Its hashes; where there is more than one, it is one of them.
+        integrity: Vec<Foreign>,
+        /// How many others it needs.
+        others: usize,
+        /// How long it took.
+        took: Duration,
+    },
     /// A confined server wanted to reach a host.
     Egress {
         /// The server.

@@ -33,6 +33,7 @@ mod names;
 mod names_secret;
 mod net;
 mod outcome;
+mod packages;
 mod planted;
 mod policy_env;
 mod policy_launch;

@@ -202,10 +202,10 @@ impl Proxy {
         permitted.map_err(|error| self.denied(target, &error))
     }
 
+    /// The line that would allow it goes to the server, and to whoever hears of it.
     fn denied(&self, target: &Target, error: &Error) -> Refusal {
         let hint = error.hint().map(|hint| format!("\n{hint}")).unwrap_or_default();
-        let refusal = self.refuse(Some(target), StatusCode::FORBIDDEN, error.to_string());
-        Refusal { reason: refusal.reason + &hint, ..refusal }
+        self.refuse(Some(target), StatusCode::FORBIDDEN, format!("{error}{hint}"))
     }
 
     fn busy(&self, request: &Request<Incoming>) -> Refusal {

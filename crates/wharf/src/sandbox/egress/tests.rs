@@ -102,7 +102,7 @@ fn sbx_05_a_hello_that_could_be_read_in_two_ways_is_refused() {
         (names(&["a.example"]), names(&["a.example", "b.example"]), names(&["b.example"]));
     let good = hello_with(&[(0, &one)], 16_000);
     let mut more = good.clone();
-    more[3] += 1; // The record goes on after the hello.
+    more[4] += 1; // The record goes on after the hello.
     more.push(2);
     let mut short = good.clone();
     short[8] -= 1;
