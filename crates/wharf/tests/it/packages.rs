@@ -184,7 +184,7 @@ impl Shop {
 }
 
 async fn cannot_connect(host: &Host) -> Error {
-    soon("a connection", host.berth("pup").unwrap().connection()).await.err().expect("an error")
+    soon("a connection", host.berth("pup").unwrap().connection()).await.expect_err("an error")
 }
 
 #[tokio::test]

@@ -160,7 +160,7 @@ async fn l12_a_version_that_does_not_exist_is_the_users_to_correct() {
         ("pipx", ["run", "mcp-server-time==1999.1.1"]),
     ] {
         let host = cache.host(program(command, &args, "absent"), true).await;
-        let error = host.berth(SERVER).unwrap().connection().await.err().expect(command);
+        let error = host.berth(SERVER).unwrap().connection().await.expect_err(command);
         assert_eq!(error.side(), Side::Caller, "{command}: {error}");
         assert!(error.to_string().contains("there is no package"), "{command}: {error}");
         host.close().await;

@@ -204,7 +204,7 @@ impl Proxy {
 
     /// The line that would allow it goes to the server, and to whoever hears of it.
     fn denied(&self, target: &Target, error: &Error) -> Refusal {
-        let hint = error.hint().map(|hint| format!("\n{hint}")).unwrap_or_default();
+        let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
         self.refuse(Some(target), StatusCode::FORBIDDEN, format!("{error}{hint}"))
     }
 
@@ -267,8 +267,7 @@ impl Refusal {
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
-        let lines: Vec<String> = self.reason.lines().map(|line| Escaped(line).to_string()).collect();
-        let text = Full::new(Bytes::from(format!("wharf: {}\n", lines.join("\n"))));
+        let text = Full::new(Bytes::from(format!("wharf: {}\n", Escaped(&self.reason))));
         let mut response = Response::new(text.map_err(|never| match never {}).boxed());
         *response.status_mut() = self.status;
         response.headers_mut().insert(http::header::CONTENT_TYPE, PLAIN_TEXT);
