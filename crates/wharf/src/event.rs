@@ -121,6 +121,41 @@ pub enum Event {
         /// Servers that are shown or called in another way.
         changed: Vec<ServerName>,
     },
+    /// A server's package is being fetched, which may take a while.
+    PackageWanted {
+        /// The server.
+        server: ServerName,
+        /// The package, as it is written.
+        package: String,
+    },
+    /// A server's package was fetched from its registry and is kept.
+    PackageFetched {
+        /// The server.
+        server: ServerName,
+        /// The package.
+        package: Foreign,
+        /// The version that was found.
+        version: Foreign,
+        /// Its hashes; where there is more than one, it is one of them.
+        integrity: Vec<Foreign>,
+        /// How many others it needs.
+        others: usize,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A confined server wanted to reach a host.
+    Egress {
+        /// The server.
+        server: ServerName,
+        /// The host, as far as it could be read.
+        host: Foreign,
+        /// The port; 0 where it could not be read.
+        port: u16,
+        /// The rule that allows it, as it is written.
+        rule: Option<String>,
+        /// What came of it.
+        reached: Reached,
+    },
     /// A tool was called and the call has ended.
     ToolInvoked(Arc<Invocation>),
     /// Somebody was asked whether a tool may be called, and said so or not.
@@ -134,6 +169,25 @@ pub enum Event {
         /// Whether it was allowed.
         allowed: bool,
     },
+}
+
+/// What came of a confined server's wish to reach a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reached {
+    /// It is connected.
+    Opened,
+    /// The connection has ended.
+    Closed {
+        /// How many bytes went to the host.
+        sent: u64,
+        /// How many bytes came from it.
+        received: u64,
+    },
+    /// A rule forbids it; why. Where it was open already, it is cut.
+    Refused(String),
+    /// It is allowed, but did not come about; why.
+    Failed(String),
 }
 
 /// A call that has ended.
