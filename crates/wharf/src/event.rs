@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
+use crate::mcp::ListKind;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::secret::{Redactor, Secret, erase_credentials, is_credential_name, is_credential_value};
 use crate::text::{Escaped, Foreign};
@@ -96,6 +97,17 @@ pub enum Event {
         sent: bool,
         /// The message, redacted and cut.
         message: Foreign,
+    },
+    /// Something that a server offers is kept back, until somebody accepts it.
+    Blocked {
+        /// The server.
+        server: ServerName,
+        /// What it is: a tool, a prompt, a resource template.
+        kind: ListKind,
+        /// Its name.
+        name: Foreign,
+        /// The rule, and what to do.
+        reason: String,
     },
     /// Something a person should know, though it went on.
     Warning {

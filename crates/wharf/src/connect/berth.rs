@@ -118,6 +118,7 @@ impl Dock {
             deadline: later(Instant::now(), config.start_timeout),
             time: config.start_timeout,
         };
+        self.policy.now().permit_source(config)?;
         match &config.transport {
             Transport::Stdio(_) | Transport::Unix(_) | Transport::WebSocket(_) => {
                 self.open_stream(config, &intro).await
@@ -170,11 +171,17 @@ impl Dock {
 
     async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
         let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
-        let permit = self.policy.now().permit_launch(&LaunchRequest {
+        let policy = self.policy.now();
+        let hash = match &found {
+            Some(found) if policy.is_locked(&config.name) => program::hash(found).await,
+            _ => None,
+        };
+        let permit = policy.permit_launch(&LaunchRequest {
             server: &config.name,
             stdio,
             origin: &config.origin,
             program: found.as_deref(),
+            program_hash: hash.as_deref(),
             host_env: &self.environment,
         })?;
         self.warn(config, permit.warnings());

@@ -10,14 +10,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use super::peer::HostPeer;
-use super::server::Server;
+use super::server::{Seen, Server};
 use super::shelf::Shelf;
 use super::{Everywhere, Host, Listing, STARTING};
 use crate::catalog::{self, ListKind, Offered};
 use crate::connect::Connection;
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate};
-use crate::registry::ServerTools;
 use crate::wire::Json;
 
 /// How long a server that is connected may take to tell its list, if there is an older one to show instead.
@@ -80,18 +79,19 @@ impl Host {
 
     /// Looks at the tools of a server that was perhaps just started, and shows them. What an earlier run saw of its other
     /// lists is compared in the background.
-    pub(super) async fn confirm(&self, server: &Arc<Server>) -> Result<ServerTools> {
+    pub(super) async fn confirm(&self, server: &Arc<Server>) -> Result<Seen> {
         let home = self.scope.home(server);
         let seen = server.look(Some(&home.peer)).await?;
         home.publish(server, seen.offered.clone());
         tokio::spawn(compare(Arc::clone(server), Arc::clone(&home.peer)));
-        Ok(seen.offered)
+        Ok(seen)
     }
 
     async fn known<T: Listed>(&self) -> Everywhere<T> {
         let servers: Vec<_> = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled).collect();
         let looks = servers.into_iter().map(|server| async move {
             let (list, error) = known_list::<T>(&server, &self.scope.home(&server).peer).await;
+            let list = list.map(|list| server.shown_list(T::KIND, list, T::parts));
             (server.config.name.clone(), list, error)
         });
         let mut found = Everywhere { offered: Vec::new(), failed: Vec::new() };
@@ -105,7 +105,7 @@ impl Host {
 }
 
 /// A server's tools as they are known, and why they could not be asked for.
-async fn known_tools(server: &Server, peer: &HostPeer) -> (Option<super::server::Seen>, Option<Error>) {
+async fn known_tools(server: &Server, peer: &HostPeer) -> (Option<Seen>, Option<Error>) {
     let last = server.last_tools();
     if !server.berth.connected() {
         if let Some(trouble) = out_of_reach(server, last.is_some()) {

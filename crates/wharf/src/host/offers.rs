@@ -12,7 +12,9 @@ use crate::call::{self, Asked, Completing, PromptFetched, ResourceRead};
 use crate::catalog::{self, Offered, Part, Subscription};
 use crate::connect::Connection;
 use crate::error::{Error, Result};
-use crate::mcp::{Completion, Era, LogLevel, Prompt, Reference, Resource, ResourceTemplate, method};
+use crate::mcp::{
+    Completion, Era, ListKind, LogLevel, Prompt, Reference, Resource, ResourceTemplate, method,
+};
 use crate::names::ServerName;
 use crate::wire::{Json, Members};
 
@@ -38,8 +40,11 @@ impl Host {
 
     /// The templates of a server's resources.
     pub async fn resource_templates(&self, server: &str) -> Result<Offered<ResourceTemplate>> {
-        self.reach(server, |s, c| async move { catalog::resource_templates(&c, s.config.timeout).await })
-            .await
+        self.reach(server, |s, c| async move {
+            let list = catalog::resource_templates(&c, s.config.timeout).await?;
+            Ok(s.shown_list(ListKind::ResourceTemplates, list, |one| (one.uri_template.raw(), &one.raw)))
+        })
+        .await
     }
 
     /// The templates of every server, asked side by side.
@@ -77,7 +82,11 @@ impl Host {
 
     /// The prompts of a server.
     pub async fn prompts(&self, server: &str) -> Result<Offered<Prompt>> {
-        self.reach(server, |s, c| async move { catalog::prompts(&c, s.config.timeout).await }).await
+        self.reach(server, |s, c| async move {
+            let list = catalog::prompts(&c, s.config.timeout).await?;
+            Ok(s.shown_list(ListKind::Prompts, list, |one| (one.name.raw(), &one.raw)))
+        })
+        .await
     }
 
     /// The prompts of every server, asked side by side. Those that have none are left out.
@@ -107,6 +116,7 @@ impl Host {
         let options = &Mutex::new(options);
         let fill = |s: Arc<Server>, c| async move {
             let prompt = call::find_prompt(&c, name, s.config.timeout).await?;
+            s.permit(ListKind::Prompts, name, &prompt.raw)?;
             call::prompt(&c, &prompt, arguments, self.asked(&s, &mut *options.lock().await)).await
         };
         self.use_server(server, method::PROMPTS_GET, fill).await
@@ -160,6 +170,11 @@ impl Host {
     ) -> Result<Json> {
         let server = self.scope.whole_server(server)?;
         self.permit_use(&server, method).await?;
+        if let (method::PROMPTS_GET, Some(name), true) = (method, about, server.is_locked()) {
+            let connection = server.connection().await?;
+            let prompt = call::find_prompt(&connection, name, server.config.timeout).await?;
+            server.permit(ListKind::Prompts, name, &prompt.raw)?;
+        }
         let relayed = options.relayed.take();
         let mut way = self.scope.way(&server, relayed.as_deref()).await?;
         let private = way.private;

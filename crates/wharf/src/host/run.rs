@@ -97,10 +97,15 @@ impl Host {
         let _on_duty = server.duty.enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
         let caller = self.caller(&options);
-        let subject = Subject::Server { config: &server.config, identity: &server.identity };
-        let decision = self.judge(caller, &subject, tool)?;
+        let subject = server.subject(&route.tool);
+        let mut decision = self.judge(caller, &subject, tool)?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
         let mut definition = self.confirmed(server, route).await?;
+        let subject = server.subject(&definition);
+        if !Arc::ptr_eq(&definition, &route.tool) {
+            // What was judged may be another definition than the one that will be called.
+            decision = self.judge(caller, &subject, tool)?;
+        }
         let checked = self.check(&server.config.name, &definition, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
@@ -109,6 +114,7 @@ impl Host {
         if server.is_unconfirmed() {
             // It is another connection than the one that was looked at: an answer may take its time.
             definition = self.confirmed(server, route).await?;
+            self.judge(caller, &server.subject(&definition), tool)?;
             let checked = self.check(&server.config.name, &definition, arguments).await;
             checked.map_err(|error| about(error, shown))?;
         }
@@ -131,12 +137,16 @@ impl Host {
 
     /// A tool's definition as its server gives it now, where what is known may be from an earlier run.
     async fn confirmed(&self, server: &Arc<Server>, route: &Route) -> Result<Arc<Tool>> {
-        if !server.is_unconfirmed() {
-            return Ok(Arc::clone(&route.tool));
+        let locked = server.is_locked();
+        if !server.is_unconfirmed() && !(locked && self.scope.has_changed(route)) {
+            let last = server.last_tools().filter(|_| locked);
+            // A route may be older than what its server was last seen to offer.
+            return match last {
+                Some(seen) => seen.definition(route),
+                None => Ok(Arc::clone(&route.tool)),
+            };
         }
-        let tools = self.confirm(server).await?.tools;
-        let now = tools.iter().find(|tool| tool.name == route.tool.name).cloned();
-        now.ok_or_else(|| gone(route))
+        self.confirm(server).await?.definition(route)
     }
 
     async fn run_local(
@@ -217,7 +227,8 @@ impl Host {
     /// The same for what is no tool call.
     pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<()> {
         let policy = self.core.policy.now();
-        let subject = Subject::Server { config: &server.config, identity: &server.identity };
+        let subject =
+            Subject::Server { config: &server.config, identity: &server.identity, definition: None };
         let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
         let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, &method));
         let Some(decision) = judge() else { return Ok(()) };
@@ -272,8 +283,7 @@ impl Host {
         let Some(route) = find(&agent.shared.registry.snapshot()).filter(given) else { return Ok(()) };
         match self.scope.target(&route)? {
             Target::Server(server) => {
-                let subject = Subject::Server { config: &server.config, identity: &server.identity };
-                self.judge(&self.scope.caller, &subject, &route.tool.name).map(drop)
+                self.judge(&self.scope.caller, &server.subject(&route.tool), &route.tool.name).map(drop)
             }
             Target::Function(function) => {
                 let subject = Subject::Local { set: &function.set, ask: function.ask };

@@ -4,6 +4,7 @@
 use super::{CallPermit, Policy, Subject};
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
+use crate::mcp::{ListKind, Tool};
 use crate::names::{CallerName, ToolName};
 
 /// Whether a server's lists let a tool be seen: in `enabled_tools` if there is one, and not in `disabled_tools`.
@@ -12,14 +13,17 @@ pub fn is_visible(server: &ServerConfig, tool: &ToolName) -> bool {
 }
 
 impl Policy {
-    /// May this caller call this tool of this server?
+    /// May this caller call this tool of this server? `definition` is the tool as its server describes it now; a lock
+    /// permits nothing without it.
     pub fn permit_call(
         &self,
         caller: &CallerName,
         server: &ServerConfig,
         tool: &ToolName,
+        definition: Option<&Tool>,
     ) -> Result<CallPermit> {
         hidden(server, tool)?;
+        self.permit_tool(server, tool, definition)?;
         Ok(CallPermit { caller: caller.clone(), server: server.name.clone(), tool: tool.clone() })
     }
 
@@ -31,11 +35,24 @@ impl Policy {
         tool: &ToolName,
     ) -> Result<CallPermit> {
         match subject {
-            Subject::Server { config, .. } => self.permit_call(caller, config, tool),
+            Subject::Server { config, definition, .. } => self.permit_call(caller, config, tool, *definition),
             Subject::Local { set, .. } => {
                 Ok(CallPermit { caller: caller.clone(), server: (*set).clone(), tool: tool.clone() })
             }
         }
+    }
+}
+
+impl Policy {
+    /// Whether a tool's definition is the accepted one, where only accepted ones may be called.
+    pub(super) fn permit_tool(
+        &self,
+        server: &ServerConfig,
+        tool: &ToolName,
+        definition: Option<&Tool>,
+    ) -> Result<()> {
+        let live = || definition.map(|tool| tool.fingerprint().to_owned()).unwrap_or_default();
+        self.permit_definition(&server.name, ListKind::Tools, tool.as_str(), live)
     }
 }
 

@@ -9,6 +9,7 @@ mod caller;
 mod environment;
 mod launch;
 mod live;
+mod lock;
 mod package;
 mod permission;
 mod permit;
@@ -27,6 +28,7 @@ pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
 pub use live::Live;
+pub use lock::{Lock, LockedServer, LockedSource};
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
 pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
 pub use socket::{FoundFile, SocketRequest};
@@ -67,6 +69,8 @@ struct Rules {
     env_allowed: BTreeSet<String>,
     private_networks: bool,
     allowed_argv: BTreeSet<Vec<String>>,
+    /// What was accepted; `None` where nobody asks for that.
+    lock: Option<Arc<Lock>>,
 }
 
 // === impl Policy ===
@@ -82,6 +86,7 @@ impl Policy {
             env_allowed: BTreeSet::new(),
             private_networks: false,
             allowed_argv: BTreeSet::new(),
+            lock: None,
         };
         Self { rules: Arc::new(rules) }
     }

@@ -9,6 +9,7 @@ use super::call::hidden;
 use super::{CallPermit, CallerRules, Policy};
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
+use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 
 /// How far an agent is trusted. Without any of these it may call nothing.
@@ -82,6 +83,8 @@ pub enum Subject<'a> {
         config: &'a ServerConfig,
         /// Its identity, which is dear to make.
         identity: &'a Identity,
+        /// The tool as its server describes it now. A lock permits nothing without it.
+        definition: Option<&'a Tool>,
     },
     /// A function of the program itself.
     Local {
@@ -114,8 +117,9 @@ pub struct Wanted {
 impl Policy {
     /// May this agent call this tool? The same question is asked at every call, not only when tools are listed.
     pub fn judge_call(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
-        if let Subject::Server { config, .. } = what {
+        if let Subject::Server { config, definition, .. } = what {
             hidden(config, tool)?;
+            self.permit_tool(config, tool, *definition)?;
         }
         given(who, what.name(), |rules| rules.gives_tool(what.name(), tool))?;
         self.judge(who, what, tool)

@@ -26,6 +26,7 @@ mod http;
 mod interleavings;
 mod known;
 mod lifecycle;
+mod lockfile;
 mod load;
 mod local_tools;
 mod names;
