@@ -30,6 +30,7 @@ pub fn inspect(
     policy: &Policy,
     environment: &BTreeMap<String, String>,
 ) -> Result<Inspected> {
+    policy.permit_source(config)?;
     match &config.transport {
         Transport::Stdio(stdio) => {
             let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
