@@ -109,6 +109,17 @@ pub enum Event {
         /// The rule, and what to do.
         reason: String,
     },
+    /// The scan found something in what a server offers or answered.
+    Suspicious {
+        /// The server.
+        server: ServerName,
+        /// The rule: `hidden.tags`.
+        rule: &'static str,
+        /// Whether no honest server does it.
+        grave: bool,
+        /// Where, and an excerpt in which nothing hides.
+        finding: String,
+    },
     /// Something a person should know, though it went on.
     Warning {
         /// The server.

@@ -9,6 +9,7 @@ mod lockfile;
 mod offered;
 mod pages;
 mod pinned;
+pub mod scan;
 mod watch;
 
 pub use drift::{Change, Drift, How, What, diff_lines};

@@ -23,7 +23,7 @@ use crate::wire::Json;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What servers list beside tools.
-trait Listed: Clone + Send + Sync + 'static {
+pub(super) trait Listed: Clone + Send + Sync + 'static {
     const KIND: ListKind;
     fn shelf(server: &Server) -> &Shelf<Offered<Self>>;
     fn read(raw: Json) -> Result<Self, String>;
@@ -91,7 +91,7 @@ impl Host {
         let servers: Vec<_> = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled).collect();
         let looks = servers.into_iter().map(|server| async move {
             let (list, error) = known_list::<T>(&server, &self.scope.home(&server).peer).await;
-            let list = list.map(|list| server.shown_list(T::KIND, list, T::parts));
+            let list = list.map(|list| shown::<T>(&server, list));
             (server.config.name.clone(), list, error)
         });
         let mut found = Everywhere { offered: Vec::new(), failed: Vec::new() };
@@ -102,6 +102,11 @@ impl Host {
         }
         found
     }
+}
+
+/// What of a list may be used.
+pub(super) fn shown<T: Listed>(server: &Server, list: Offered<T>) -> Offered<T> {
+    server.shown_list(T::KIND, list, T::parts, T::read)
 }
 
 /// A server's tools as they are known, and why they could not be asked for.

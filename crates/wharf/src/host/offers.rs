@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
+use super::known::shown;
 use super::server::Server;
 use super::{CallOptions, Host, STARTING};
 use crate::call::{self, Asked, Completing, PromptFetched, ResourceRead};
@@ -30,7 +31,11 @@ pub struct Everywhere<T> {
 impl Host {
     /// The resources of a server.
     pub async fn resources(&self, server: &str) -> Result<Offered<Resource>> {
-        self.reach(server, |s, c| async move { catalog::resources(&c, s.config.timeout).await }).await
+        self.reach(server, |s, c| async move {
+            let list = catalog::resources(&c, s.config.timeout).await?;
+            Ok(shown(&s, list))
+        })
+        .await
     }
 
     /// The resources of every server, asked side by side. Those that have none are left out.
@@ -42,7 +47,7 @@ impl Host {
     pub async fn resource_templates(&self, server: &str) -> Result<Offered<ResourceTemplate>> {
         self.reach(server, |s, c| async move {
             let list = catalog::resource_templates(&c, s.config.timeout).await?;
-            Ok(s.shown_list(ListKind::ResourceTemplates, list, |one| (one.uri_template.raw(), &one.raw)))
+            Ok(shown(&s, list))
         })
         .await
     }
@@ -84,7 +89,7 @@ impl Host {
     pub async fn prompts(&self, server: &str) -> Result<Offered<Prompt>> {
         self.reach(server, |s, c| async move {
             let list = catalog::prompts(&c, s.config.timeout).await?;
-            Ok(s.shown_list(ListKind::Prompts, list, |one| (one.name.raw(), &one.raw)))
+            Ok(shown(&s, list))
         })
         .await
     }
@@ -180,7 +185,7 @@ impl Host {
         let private = way.private;
         let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
         let asked = Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
-        match call::forward(&way.connection, (part, method, about), params, asked).await {
+        let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
             Err(error) if error.is_retryable() && !way.connection.is_open() => {
                 way.again(&server).await?;
                 let asked =
@@ -188,7 +193,8 @@ impl Host {
                 call::forward(&way.connection, (part, method, about), params, asked).await
             }
             ended => ended,
-        }
+        };
+        ended.and_then(|raw| server.scanned_result(about.unwrap_or(method), raw))
     }
 
     /// The same for what an agent may do only with somebody's consent.

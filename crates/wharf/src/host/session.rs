@@ -19,7 +19,7 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{CallerRules, Permission, Reach};
 use crate::registry::{Owner, ServerTools};
-use crate::session::{Slice, Visibility};
+use crate::session::{Slice, Taint, Visibility};
 
 /// One agent's scope. Cheap to clone; when the last clone goes, what is its own closes.
 #[derive(Clone, Debug)]
@@ -32,6 +32,7 @@ pub struct SessionBuilder {
     permission: Option<Permission>,
     asker: Option<Arc<dyn Asker>>,
     rules: Option<Arc<CallerRules>>,
+    taint: Option<Taint>,
 }
 
 /// A server on its way to a session: who will see it, and what may be called without asking.
@@ -57,7 +58,14 @@ enum Ask {
 impl Host {
     /// Starts to build a scope for an agent. Without a permission it may call nothing.
     pub fn session(&self, agent: impl Into<String>) -> SessionBuilder {
-        SessionBuilder { host: self.clone(), name: agent.into(), permission: None, asker: None, rules: None }
+        SessionBuilder {
+            host: self.clone(),
+            name: agent.into(),
+            permission: None,
+            asker: None,
+            rules: None,
+            taint: None,
+        }
     }
 }
 
@@ -86,6 +94,14 @@ impl SessionBuilder {
         self
     }
 
+    /// Where it is marked that something private came in, for sessions that are one agent's. Defaults to a mark of its
+    /// own, or that of the session that makes this one.
+    #[must_use]
+    pub fn taint(mut self, taint: Taint) -> Self {
+        self.taint = Some(taint);
+        self
+    }
+
     /// Makes the session.
     pub fn start(self) -> Result<Session> {
         let caller = CallerName::parse(&self.name).map_err(|e| Error::config(e.to_string()))?;
@@ -110,7 +126,11 @@ impl SessionBuilder {
         let asker = self.asker.unwrap_or_else(|| Arc::clone(&self.host.scope.asker));
         let owner = Owner(self.host.core.next());
         let trust = (self.permission, self.rules.or(given));
-        let scope = Arc::new(Scope::of_agent(shared, owner, caller, trust, asker));
+        let mut scope = Scope::of_agent(shared, owner, caller, trust, asker);
+        // What its maker has read, it may have been told.
+        let inherited = ceiling.map(|_| self.host.scope.taint.clone());
+        scope.taint = inherited.or(self.taint).unwrap_or_default();
+        let scope = Arc::new(scope);
         self.host.core.enlist(&scope);
         Ok(Session(Host { core: Arc::clone(&self.host.core), scope }))
     }

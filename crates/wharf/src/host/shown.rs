@@ -7,11 +7,12 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::server::{Seen, Server};
+use crate::catalog::scan::{self, Finding, Neighbours, Severity};
 use crate::catalog::{Offered, Rejected};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::mcp::{ListKind, Tool};
-use crate::policy::Policy;
+use crate::policy::{Policy, ScanRule};
 use crate::wire::{Json, fingerprint};
 
 /// What was shown last, and of what that was made.
@@ -49,7 +50,8 @@ impl Server {
     /// order of their names, so that the order is the same before it is started and after.
     pub(super) fn shown(&self, seen: Seen) -> Seen {
         let policy = self.policy.now();
-        if !policy.is_locked(&self.config.name) {
+        let locked = policy.is_locked(&self.config.name);
+        if !locked && policy.scan() == ScanRule::Off {
             return seen;
         }
         let mut last = self.shown.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,8 +66,16 @@ impl Server {
         let mut tools: Vec<Arc<Tool>> = Vec::with_capacity(of.len());
         for tool in of.iter() {
             let live = || tool.fingerprint().to_owned();
-            match policy.permit_definition(&self.config.name, ListKind::Tools, tool.name.as_str(), live) {
-                Ok(()) => tools.push(Arc::clone(tool)),
+            let name = tool.name.as_str();
+            let permitted = policy
+                .permit_definition(&self.config.name, ListKind::Tools, name, live)
+                .and_then(|()| self.scanned(&policy, (ListKind::Tools, name), &tool.raw));
+            match permitted {
+                Ok(None) => tools.push(Arc::clone(tool)),
+                Ok(Some(clean)) => match tool.retold(clean) {
+                    Ok(retold) => tools.push(Arc::new(retold)),
+                    Err(reason) => rejected.push(Rejected { name: name.into(), reason, denied: None }),
+                },
                 Err(error) => {
                     self.tell_blocked(ListKind::Tools, tool.name.as_str(), tool.fingerprint(), &error);
                     rejected.push(blocked(tool.name.as_str(), error));
@@ -77,7 +87,14 @@ impl Server {
                 self.tell_gone(gone);
             }
         }
-        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        if locked {
+            tools.sort_by(|one, other| one.name.cmp(&other.name));
+        } else if tools.len() == of.len()
+            && tools.iter().zip(of.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
+        {
+            *last = Some(Last { under: policy, of, shown: seen.clone() });
+            return seen;
+        }
         let shown = self.seen(tools.into(), rejected);
         *last = Some(Last { under: policy, of, shown: shown.clone() });
         shown
@@ -89,16 +106,21 @@ impl Server {
         kind: ListKind,
         mut list: Offered<T>,
         parts: impl Fn(&T) -> (&str, &Json),
+        read: impl Fn(Json) -> Result<T, String>,
     ) -> Offered<T> {
+        let policy = self.policy.now();
         // Resources come and go: they are not held to anything.
-        if kind == ListKind::Resources || !self.is_locked() {
+        let locked = kind != ListKind::Resources && policy.is_locked(&self.config.name);
+        if !locked && policy.scan() == ScanRule::Off {
             return list;
         }
         let (mut items, all) = (Vec::with_capacity(list.items.len()), std::mem::take(&mut list.items));
         for item in all {
             let (name, raw) = parts(&item);
-            match self.permit(kind, name, raw) {
-                Ok(()) => items.push(item),
+            let permitted = if locked { self.permit(kind, name, raw) } else { Ok(()) };
+            match permitted.and_then(|()| self.scanned(&policy, (kind, name), raw)) {
+                Ok(None) => items.push(item),
+                Ok(Some(clean)) => items.extend(read(clean).ok()),
                 Err(error) => {
                     self.tell_blocked(kind, name, &fingerprint(raw), &error);
                     list.rejected.push(blocked(name, error));
@@ -106,6 +128,62 @@ impl Server {
             }
         }
         Offered { items, ..list }
+    }
+
+    /// Whether the scan lets a definition be used, and how it is told where it is told otherwise.
+    fn scanned(&self, policy: &Policy, (kind, name): (ListKind, &str), raw: &Json) -> Result<Option<Json>> {
+        if policy.scan() == ScanRule::Off {
+            return Ok(None);
+        }
+        let server = &self.config.name;
+        let found = scan::definition(server, (kind, name), raw, &Neighbours::new());
+        self.tell_found(&found);
+        for finding in &found {
+            let what = format!("{} `{}`", kind.word(), crate::text::Escaped(name));
+            policy.permit_finding(server, &what, finding.rule, finding.severity == Severity::High)?;
+        }
+        let hides = policy.scan() == ScanRule::Strip && !found.is_empty();
+        Ok(hides.then(|| scan::strip(raw)).filter(|clean| clean != raw))
+    }
+
+    /// Whether the scan lets a result be passed on, and as what.
+    pub(super) fn scanned_result(&self, what: &str, raw: Json) -> Result<Json> {
+        let policy = self.policy.now();
+        let rule = policy.scan_results();
+        if rule == ScanRule::Off {
+            return Ok(raw);
+        }
+        let found = scan::result(&self.config.name, what, &raw);
+        found.iter().for_each(|finding| self.tell_finding(finding));
+        let what = format!("the result of `{}`", crate::text::Escaped(what));
+        for finding in &found {
+            let grave = finding.severity == Severity::High;
+            policy.permit_finding(&self.config.name, &what, finding.rule, grave)?;
+        }
+        Ok(if rule == ScanRule::Strip { scan::strip(&raw) } else { raw })
+    }
+
+    /// Tells of findings that were not told of yet.
+    pub(super) fn tell_found(&self, found: &[Finding]) {
+        for finding in found {
+            let (kind, name) = match &finding.subject {
+                scan::Subject::Definition(kind, name) => (*kind, name.as_str()),
+                _ => (ListKind::Tools, ""),
+            };
+            let place = format!("{} {} {}", finding.rule, finding.pointer, finding.excerpt);
+            if self.is_news(kind, name, &place) {
+                self.tell_finding(finding);
+            }
+        }
+    }
+
+    fn tell_finding(&self, finding: &Finding) {
+        self.events.publish(|| Event::Suspicious {
+            server: finding.server.clone(),
+            rule: finding.rule,
+            grave: finding.severity == Severity::High,
+            finding: finding.to_string(),
+        });
     }
 
     fn tell_blocked(&self, kind: ListKind, name: &str, fingerprint: &str, error: &Error) {

@@ -89,6 +89,14 @@ impl Tool {
         })
     }
 
+    /// The same tool with another text of its definition, for whoever is shown it. Its name and its fingerprint stay what
+    /// the server's own text gives.
+    pub(crate) fn retold(&self, raw: Json) -> Result<Self, String> {
+        let retold = Self::read(raw)?;
+        let fingerprint = OnceLock::from(Box::from(self.fingerprint()));
+        Ok(Self { name: self.name.clone(), fingerprint, ..retold })
+    }
+
     /// The fingerprint of the whole definition.
     pub fn fingerprint(&self) -> &str {
         self.fingerprint.get_or_init(|| fingerprint(&self.raw).into())

@@ -1,7 +1,7 @@
 //! In: a caller, a server's lists and a tool's original name. Out: whether the tool is there for anybody at all.
 //! Listing and calling ask the same question here, so that a hidden tool cannot be called either.
 
-use super::{CallPermit, Policy, Subject};
+use super::{CallPermit, Decision, FlowReason, Policy, Subject, Tainted, Wanted};
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
 use crate::mcp::{ListKind, Tool};
@@ -27,18 +27,51 @@ impl Policy {
         Ok(CallPermit { caller: caller.clone(), server: server.name.clone(), tool: tool.clone() })
     }
 
-    /// May the program itself, or a caller it speaks for, call this tool?
-    pub fn permit_subject(
+    /// May the program itself, or a caller it speaks for, call this tool? It is asked nothing but whether something
+    /// private may get out.
+    pub fn judge_program(
         &self,
         caller: &CallerName,
         subject: &Subject<'_>,
         tool: &ToolName,
-    ) -> Result<CallPermit> {
-        match subject {
-            Subject::Server { config, definition, .. } => self.permit_call(caller, config, tool, *definition),
-            Subject::Local { set, .. } => {
-                Ok(CallPermit { caller: caller.clone(), server: (*set).clone(), tool: tool.clone() })
+        taint: Option<&Tainted>,
+    ) -> Result<Decision> {
+        let permit = match subject {
+            Subject::Server { config, definition, .. } => {
+                self.permit_call(caller, config, tool, *definition)?
             }
+            Subject::Local { set, .. } => {
+                CallPermit { caller: caller.clone(), server: (*set).clone(), tool: tool.clone() }
+            }
+        };
+        Ok(self.unless_flows(permit, subject, taint, Some(tool)))
+    }
+
+    /// The same for what is no tool, named by its method.
+    pub fn judge_program_use(
+        &self,
+        caller: &CallerName,
+        subject: &Subject<'_>,
+        method: &ToolName,
+        taint: Option<&Tainted>,
+    ) -> Decision {
+        let server = subject.name().clone();
+        let permit = CallPermit { caller: caller.clone(), server, tool: method.clone() };
+        self.unless_flows(permit, subject, taint, None)
+    }
+
+    fn unless_flows(
+        &self,
+        permit: CallPermit,
+        subject: &Subject<'_>,
+        taint: Option<&Tainted>,
+        tool: Option<&ToolName>,
+    ) -> Decision {
+        match self.judge_flow(taint, subject.name(), tool) {
+            Some(reason @ FlowReason::OpenWorld(_)) => {
+                Decision::Ask(Wanted::flowing(permit, subject.identity(), reason))
+            }
+            _ => Decision::Permit(permit),
         }
     }
 }

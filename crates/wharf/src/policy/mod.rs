@@ -7,6 +7,7 @@ pub mod address;
 mod call;
 mod caller;
 mod environment;
+mod flow;
 mod launch;
 mod live;
 mod lock;
@@ -14,6 +15,7 @@ mod package;
 mod permission;
 mod permit;
 mod remote;
+mod scan;
 mod settings;
 mod shape;
 mod socket;
@@ -23,9 +25,10 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::config::{CallerRules, PackageRule};
+pub use crate::config::{CallerRules, FlowLabel, FlowSettings, PackageRule, ScanRule};
 pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
+pub use flow::{FlowReason, Tainted};
 pub use launch::LaunchRequest;
 pub use live::Live;
 pub use lock::{Lock, LockedServer, LockedSource};
@@ -71,6 +74,8 @@ struct Rules {
     allowed_argv: BTreeSet<Vec<String>>,
     /// What was accepted; `None` where nobody asks for that.
     lock: Option<Arc<Lock>>,
+    flow: FlowSettings,
+    scan: Option<ScanRule>,
 }
 
 // === impl Policy ===
@@ -87,6 +92,8 @@ impl Policy {
             private_networks: false,
             allowed_argv: BTreeSet::new(),
             lock: None,
+            flow: FlowSettings::default(),
+            scan: None,
         };
         Self { rules: Arc::new(rules) }
     }

@@ -52,6 +52,7 @@ mod provider_support;
 mod reading;
 mod reload;
 mod render;
+mod scan;
 mod schema;
 mod seeds;
 mod sessions;
