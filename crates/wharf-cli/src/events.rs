@@ -40,6 +40,7 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
     let debugs = |server: &ServerName| debugged.contains(server) && !ui.quiet;
     match event {
         Event::Warning { message, .. } => ui.warn(message),
+        Event::Blocked { reason, .. } => ui.warn(reason),
         Event::Stderr { server, line } if ui.verbose > 0 || debugs(&server) => {
             ui.detail(format_args!("{server} stderr: {line}"));
         }

@@ -10,6 +10,7 @@ mod eras;
 mod events;
 mod exit;
 mod failure;
+mod lockfiles;
 mod output;
 mod reload;
 mod repl;
@@ -98,6 +99,8 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Repl(args) => args.run(app).await,
         Command::Servers(args) => args.run(app),
         Command::Check(args) => args.run(app),
+        Command::Lock(args) => args.run(app).await,
+        Command::Diff(args) => args.run(app).await,
         Command::Init(args) => args.run(app),
         Command::Add(args) => args.run(app),
         Command::Remove(args) => args.run(app),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
+use crate::mcp::ListKind;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::secret::{Redactor, Secret, erase_credentials, is_credential_name, is_credential_value};
 use crate::text::{Escaped, Foreign};
@@ -102,6 +103,28 @@ pub enum Event {
         sent: bool,
         /// The message, redacted and cut.
         message: Foreign,
+    },
+    /// Something that a server offers is kept back, until somebody accepts it.
+    Blocked {
+        /// The server.
+        server: ServerName,
+        /// What it is: a tool, a prompt, a resource template.
+        kind: ListKind,
+        /// Its name.
+        name: Foreign,
+        /// The rule, and what to do.
+        reason: String,
+    },
+    /// The scan found something in what a server offers or answered.
+    Suspicious {
+        /// The server.
+        server: ServerName,
+        /// The rule: `hidden.tags`.
+        rule: &'static str,
+        /// Whether no honest server does it.
+        grave: bool,
+        /// Where, and an excerpt in which nothing hides.
+        finding: String,
     },
     /// Something a person should know, though it went on.
     Warning {

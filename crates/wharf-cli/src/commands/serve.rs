@@ -81,7 +81,7 @@ impl ServeArgs {
         let gateway = self.gateway(app, &setup, &open)?;
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open) => served,
-            () = reload::follow(app, &open.host, setup) => Ok(()),
+            () = reload::follow(app, &open, setup) => Ok(()),
             () = tell_troubles(app, &open.host), if app.ui.verbose == 0 => Ok(()),
         };
         open.close().await;

@@ -11,11 +11,11 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::canonical::{self, fingerprint, hex};
 use crate::config::{ServerConfig, Transport};
-use crate::mcp::{Era, Revision};
+use crate::mcp::{Era, ListKind, Revision};
 use crate::names::ServerName;
-use crate::wire::Json;
+use crate::wire::canonical::{self, hex};
+use crate::wire::{Json, fingerprint};
 
 /// A file's worth of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,20 +48,6 @@ pub struct PinKey {
     /// What is this machine's own: the values of variables and headers, and folders. `None` in a file that is for
     /// others too, where even the hash of a short secret would say too much.
     pub local: Option<String>,
-}
-
-/// One of a server's lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ListKind {
-    /// `tools/list`.
-    Tools,
-    /// `prompts/list`.
-    Prompts,
-    /// `resources/list`.
-    Resources,
-    /// `resources/templates/list`.
-    ResourceTemplates,
 }
 
 /// A list as the server gave it.
@@ -201,7 +187,7 @@ impl ServerOnDisk {
     }
 }
 
-fn era(revision: Revision) -> &'static str {
+pub(super) fn era(revision: Revision) -> &'static str {
     match revision.era() {
         Era::Legacy => "legacy",
         Era::Modern => "modern",
@@ -209,7 +195,7 @@ fn era(revision: Revision) -> &'static str {
 }
 
 /// A part of the file without the whitespace that is the file's.
-fn checked(json: &Json) -> Result<Json, String> {
+pub(super) fn checked(json: &Json) -> Result<Json, String> {
     Json::parse(canonical::compact(json), DEPTH).map_err(|e| e.to_string())
 }
 
@@ -346,19 +332,6 @@ impl Parts {
 
     fn hash(self) -> String {
         hex(&self.0.finalize())
-    }
-}
-
-// === impl ListKind ===
-
-impl ListKind {
-    /// The capability under which servers declare it.
-    pub fn capability(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources | Self::ResourceTemplates => "resources",
-        }
     }
 }
 

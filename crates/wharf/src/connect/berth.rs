@@ -116,7 +116,7 @@ impl Dock {
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
         // Fetching has a time of its own, which is not that of the handshake.
         if let Transport::Stdio(stdio) = &config.transport {
-            self.provide(self.permit(config, stdio)?).await?;
+            self.provide(self.permit(config, stdio).await?).await?;
         }
         let intro = Introduction {
             capabilities: self.peer.capabilities(),
@@ -125,6 +125,7 @@ impl Dock {
             deadline: later(Instant::now(), config.start_timeout),
             time: config.start_timeout,
         };
+        self.policy.now().permit_source(config)?;
         match &config.transport {
             Transport::Stdio(_) | Transport::Unix(_) | Transport::WebSocket(_) => {
                 self.open_stream(config, &intro).await
@@ -175,19 +176,25 @@ impl Dock {
         }
     }
 
-    fn permit(&self, config: &ServerConfig, stdio: &Stdio) -> Result<LaunchPermit> {
+    async fn permit(&self, config: &ServerConfig, stdio: &Stdio) -> Result<LaunchPermit> {
         let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
-        self.policy.now().permit_launch(&LaunchRequest {
+        let policy = self.policy.now();
+        let hash = match &found {
+            Some(found) if policy.is_locked(&config.name) => program::hash(found).await,
+            _ => None,
+        };
+        policy.permit_launch(&LaunchRequest {
             server: &config.name,
             stdio,
             origin: &config.origin,
             program: found.as_deref(),
+            program_hash: hash.as_deref(),
             host_env: &self.environment,
         })
     }
 
     async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
-        let permit = self.permit(config, stdio)?;
+        let permit = self.permit(config, stdio).await?;
         self.warn(config, permit.warnings());
         let permit = self.provide(permit).await?;
         let inbox = self.inbox(config);

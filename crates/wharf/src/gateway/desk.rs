@@ -34,6 +34,7 @@ use crate::mcp::{Era, LogLevel, code, meta, method};
 use crate::names::CallerName;
 use crate::outcome::Outcome;
 use crate::policy::Permission;
+use crate::session::Taint;
 use crate::wire::{Json, Members, RpcError};
 
 /// The one place where requests are answered.
@@ -52,6 +53,9 @@ pub(super) struct Desk {
     /// Whether somebody looks after it already.
     tended: AtomicBool,
     scopes: Mutex<Scopes>,
+    /// Who of the callers without a conversation has read something private: whatever such a caller says of itself, it is
+    /// the same one.
+    taints: Mutex<HashMap<CallerName, Taint>>,
     pub(super) seal: Seal,
     pub(super) parking: Arc<Parking>,
     /// Whose user interfaces callers have.
@@ -99,6 +103,7 @@ impl Desk {
             news: News::default(),
             tended: AtomicBool::new(false),
             scopes: Mutex::default(),
+            taints: Mutex::default(),
             seal: Seal::new()?,
             parking: Arc::default(),
             apps: Apps::default(),
@@ -127,7 +132,11 @@ impl Desk {
             *used = Instant::now();
             return Ok(scope.clone());
         }
-        let scope = self.open(caller, Inquirer::absent(capabilities.clone()))?;
+        let taint = {
+            let mut taints = self.taints.lock().unwrap_or_else(PoisonError::into_inner);
+            taints.entry(caller.clone()).or_default().clone()
+        };
+        let scope = self.open_with(caller, Inquirer::absent(capabilities.clone()), taint)?;
         if let Some(level) = level {
             scope.log_from(level);
         }
@@ -137,8 +146,12 @@ impl Desk {
 
     /// A scope of its own, for a conversation.
     pub(super) fn open(&self, caller: &CallerName, asker: impl crate::ask::Asker) -> Result<Session> {
-        let scope = self.host.session(caller.as_str()).permission(Permission::Yolo).asker(asker);
-        let mut scope = scope.relaying();
+        self.open_with(caller, asker, Taint::new())
+    }
+
+    fn open_with(&self, caller: &CallerName, asker: impl crate::ask::Asker, taint: Taint) -> Result<Session> {
+        let scope = self.host.session(caller.as_str()).permission(Permission::Yolo);
+        let mut scope = scope.asker(asker).taint(taint).relaying();
         if let Some(callers) = &self.callers {
             scope = scope.rules(callers.rules_of(caller));
         }

@@ -10,21 +10,20 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use super::peer::HostPeer;
-use super::server::Server;
+use super::server::{Seen, Server};
 use super::shelf::Shelf;
 use super::{Everywhere, Host, Listing, STARTING};
 use crate::catalog::{self, ListKind, Offered};
 use crate::connect::Connection;
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate};
-use crate::registry::ServerTools;
 use crate::wire::Json;
 
 /// How long a server that is connected may take to tell its list, if there is an older one to show instead.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What servers list beside tools.
-trait Listed: Clone + Send + Sync + 'static {
+pub(super) trait Listed: Clone + Send + Sync + 'static {
     const KIND: ListKind;
     fn shelf(server: &Server) -> &Shelf<Offered<Self>>;
     fn read(raw: Json) -> Result<Self, String>;
@@ -81,12 +80,12 @@ impl Host {
 
     /// Looks at the tools of a server that was perhaps just started, and shows them. What an earlier run saw of its other
     /// lists is compared in the background.
-    pub(super) async fn confirm(&self, server: &Arc<Server>) -> Result<ServerTools> {
+    pub(super) async fn confirm(&self, server: &Arc<Server>) -> Result<Seen> {
         let home = self.scope.home(server);
         let seen = server.look(Some(&home.peer)).await?;
         home.publish(server, seen.offered.clone());
         tokio::spawn(compare(Arc::clone(server), Arc::clone(&home.peer)));
-        Ok(seen.offered)
+        Ok(seen)
     }
 
     async fn known<T: Listed>(&self) -> Everywhere<T> {
@@ -94,6 +93,7 @@ impl Host {
         let looks = servers.into_iter().map(|server| async move {
             let server = self.scope.settled(server).await;
             let (list, error) = known_list::<T>(&server, &self.scope.home(&server).peer).await;
+            let list = list.map(|list| shown::<T>(&server, list));
             (server.config.name.clone(), list, error)
         });
         let mut found = Everywhere { offered: Vec::new(), failed: Vec::new() };
@@ -106,8 +106,13 @@ impl Host {
     }
 }
 
+/// What of a list may be used.
+pub(super) fn shown<T: Listed>(server: &Server, list: Offered<T>) -> Offered<T> {
+    server.shown_list(T::KIND, list, T::parts, T::read)
+}
+
 /// A server's tools as they are known, and why they could not be asked for.
-async fn known_tools(server: &Server, peer: &HostPeer) -> (Option<super::server::Seen>, Option<Error>) {
+async fn known_tools(server: &Server, peer: &HostPeer) -> (Option<Seen>, Option<Error>) {
     let last = server.last_tools();
     if !server.berth.connected() {
         if let Some(trouble) = out_of_reach(server, last.is_some()) {

@@ -24,6 +24,7 @@ mod scope;
 mod server;
 mod session;
 mod shelf;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -268,8 +269,26 @@ impl Host {
         if let Some(route) = listing.snapshot.route(name) {
             return Ok(route.clone());
         }
+        self.why_kept_back(&listing, name)?;
         self.why_hidden(|shared| shared.route(name).cloned())?;
         Err(listing.unknown(name))
+    }
+
+    /// Why a tool that would bear this name is not shown, if a rule keeps it back.
+    fn why_kept_back(&self, listing: &Listing, name: &str) -> Result<()> {
+        for (server, rejected) in listing.rejected.iter().filter(|(_, rejected)| rejected.denied.is_some()) {
+            let Ok(tool) = ToolName::parse(rejected.name.raw()) else { continue };
+            let servers = self.scope.all_servers();
+            let config = servers.iter().find(|known| known.config.name == *server).map(|known| &known.config);
+            let prefix = config.and_then(|config| config.tool_prefix.as_deref());
+            let public = self.scope.registry.names().names(std::iter::once((server, prefix, &tool)));
+            if let (Some(denied), [Some(public)]) = (&rejected.denied, &public[..])
+                && public == name
+            {
+                return Err(Error::clone(denied));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a public name leads somewhere, as far as is known without asking anybody, and where it leads is liked.
@@ -417,7 +436,11 @@ fn unknown_of<'a>(
     mut rejected: impl Iterator<Item = &'a Rejected>,
     known: impl Iterator<Item = &'a ToolName>,
 ) -> Error {
-    if let (Some(rejected), Ok(tool)) = (rejected.find(|r| r.name.raw() == tool), ToolName::parse(tool)) {
+    let rejected = rejected.find(|r| r.name.raw() == tool);
+    if let Some(denied) = rejected.and_then(|r| r.denied.as_deref()) {
+        return denied.clone();
+    }
+    if let (Some(rejected), Ok(tool)) = (rejected, ToolName::parse(tool)) {
         return Error::Schema { server: server.clone(), tool, reason: rejected.reason.clone() };
     }
     let hint = builder::did_you_mean(tool, known.map(ToolName::as_str));

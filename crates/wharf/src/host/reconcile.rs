@@ -16,7 +16,7 @@ use crate::config::{Connect, Origin, ServerConfig};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names::ServerName;
-use crate::policy::Policy;
+use crate::policy::{Lock, Policy};
 use crate::wire::Limits;
 
 /// What another configuration changed.
@@ -65,6 +65,24 @@ impl Host {
         servers: impl IntoIterator<Item = ServerConfig>,
     ) -> Result<Changes> {
         self.apply(servers.into_iter().collect(), Some((policy, limits)))
+    }
+
+    /// Holds servers to what another lock accepts, from now on. Nothing is started, stopped or asked; what is shown may be
+    /// more or less.
+    pub fn relock(&self, lock: Option<Arc<Lock>>) {
+        let policy = &self.scope.pool.dock().policy;
+        policy.replace(policy.now().with_lock(lock));
+        let sessions = self.core.scopes();
+        for scope in sessions.iter().chain([&self.scope]) {
+            for server in scope.servers.load().values() {
+                if let Some(seen) = server.tools.last().and_then(|_| server.last_tools()) {
+                    scope.publish(server, seen.offered);
+                }
+                for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
+                    scope.peer.tell_changed(&server.config.name, kind);
+                }
+            }
+        }
     }
 
     fn apply(&self, configs: Vec<ServerConfig>, rules: Option<(Policy, Limits)>) -> Result<Changes> {
@@ -192,7 +210,7 @@ impl Scope {
         self.registry.arrange(order);
         let servers = self.servers.load();
         for server in changes.changed.iter().filter_map(|name| servers.get(name)) {
-            if let Some(seen) = server.tools.last() {
+            if let Some(seen) = server.last_tools() {
                 self.registry.replace(seen.offered);
             }
         }

@@ -26,7 +26,7 @@ use crate::outcome::Outcome;
 use crate::policy::{CallerRules, Grants, Permission, Standing};
 use crate::registry::{Owner, Registry, Route, Sees, Source};
 use crate::secret::Redactor;
-use crate::session::{Extensions, Memory, Transaction};
+use crate::session::{Extensions, Memory, Taint, Transaction};
 
 /// Looked into at every call, so by a quick hash.
 pub(super) type Servers = IndexMap<ServerName, Arc<Server>, foldhash::fast::RandomState>;
@@ -61,6 +61,8 @@ pub(super) struct Scope {
     pub(super) asker: Arc<dyn Asker>,
     pub(super) memory: Memory,
     pub(super) extensions: Extensions,
+    /// Whether something private came in.
+    pub(super) taint: Taint,
     /// What is remembered of every call that succeeds.
     pub(super) reducers: ArcSwap<Vec<Reducer>>,
     /// An agent's; `None` for the program itself, which needs nobody's leave.
@@ -115,6 +117,7 @@ impl Scope {
             asker,
             memory: Memory::default(),
             extensions: Extensions::default(),
+            taint: Taint::new(),
             reducers: ArcSwap::default(),
             agent: None,
         }
@@ -162,6 +165,7 @@ impl Scope {
             asker,
             memory: Memory::default(),
             extensions: shared.extensions.above(),
+            taint: Taint::new(),
             reducers: ArcSwap::default(),
             agent: Some(agent),
         }
@@ -333,7 +337,9 @@ impl Scope {
         let agent = self.agent.as_ref()?;
         let grants = agent.grants.load();
         let (permission, rules) = (agent.permission, agent.rules.as_deref());
-        Some(judge(&Standing { caller: &self.caller, permission, grants: &grants, rules }))
+        let taint = self.taint.get();
+        let taint = taint.as_deref();
+        Some(judge(&Standing { caller: &self.caller, permission, grants: &grants, rules, taint }))
     }
 
     fn sees(&self) -> Sees {

@@ -12,16 +12,18 @@ use super::duty::Duty;
 use super::lanes::{Hold, Lane};
 use super::peer::HostPeer;
 use super::pins::Pins;
+use super::scope::gone;
 use super::shelf::Shelf;
+use super::shown::Shown;
 use crate::catalog::{Catalog, CatalogStore, Definitions, ListKind, Offered, Rejected};
 use crate::config::{Connect, ServerConfig};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::State;
+use crate::event::{Bus, State};
 use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::names::ToolName;
-use crate::policy::Identity;
-use crate::registry::ServerTools;
+use crate::policy::{Identity, Live, Policy, Subject};
+use crate::registry::{Route, ServerTools};
 use crate::secret::Redactor;
 use crate::wire::Json;
 
@@ -45,6 +47,9 @@ pub(super) struct Server {
     pub(super) prompts: Shelf<Offered<Prompt>>,
     pub(super) resources: Shelf<Offered<Resource>>,
     pub(super) templates: Shelf<Offered<ResourceTemplate>>,
+    pub(super) policy: Live<Policy>,
+    pub(super) events: Bus,
+    pub(super) shown: Shown,
     /// Why it could not be reached the last time, and when that was.
     trouble: Mutex<Option<(Instant, Error)>>,
 }
@@ -70,6 +75,9 @@ pub(super) struct Seen {
 /// For how long a server that failed, and of which nothing is known, is not started again just to be listed.
 const LEFT_ALONE: Duration = Duration::from_secs(30);
 
+/// A server that is held to what was accepted is asked for its tools again at the first use after this time.
+const LOCKED_LOOK: Duration = Duration::from_secs(60);
+
 // === impl Server ===
 
 impl Server {
@@ -91,6 +99,9 @@ impl Server {
             prompts: Shelf::new(ListKind::Prompts),
             resources: Shelf::new(ListKind::Resources),
             templates: Shelf::new(ListKind::ResourceTemplates),
+            policy: pool.dock().policy.clone(),
+            events: pool.dock().events.clone(),
+            shown: Shown::default(),
             trouble: Mutex::default(),
         }
     }
@@ -110,6 +121,9 @@ impl Server {
             prompts: Shelf::new(ListKind::Prompts),
             resources: Shelf::new(ListKind::Resources),
             templates: Shelf::new(ListKind::ResourceTemplates),
+            policy: of.policy.clone(),
+            events: of.events.clone(),
+            shown: Shown::default(),
             trouble: Mutex::default(),
         }
     }
@@ -122,6 +136,12 @@ impl Server {
     /// Keeps its connection from being closed for being idle, where that can be.
     pub(super) fn hold(&self) -> Result<Option<Hold>> {
         self.view.as_ref().map(|view| view.lane.hold()).transpose()
+    }
+
+    /// What is judged when a tool is called.
+    pub(super) fn subject<'a>(&'a self, definition: &'a Tool) -> Subject<'a> {
+        let (config, identity) = (&self.config, &self.identity);
+        Subject::Server { config, identity, definition: Some(definition) }
     }
 
     /// What the program itself demands of a call to this tool.
@@ -155,18 +175,19 @@ impl Server {
             self.tell(peer.filter(|_| differs && !told), ListKind::Tools);
             Ok(seen)
         };
-        self.note(self.tools.look(&connection, peer, true, ask).await)
+        let lasts = !self.is_doubtful();
+        self.note(self.tools.look(&connection, peer, lasts, ask).await).map(|seen| self.shown(seen))
     }
 
     /// The tools as they were last seen, in this run or an earlier one. Nobody is asked.
     pub(super) fn last_tools(&self) -> Option<Seen> {
         if let Some(seen) = self.tools.last() {
-            return Some(seen);
+            return Some(self.shown(seen));
         }
         let pinned = self.recalled()?;
         let tools = pinned.lists.get(&ListKind::Tools)?.iter();
         let tools: Arc<[_]> = tools.filter_map(|d| Tool::read(d.raw.clone()).ok().map(Arc::new)).collect();
-        Some(self.tools.recall(self.seen(tools, Vec::new())))
+        Some(self.shown(self.tools.recall(self.seen(tools, Vec::new()))))
     }
 
     /// What an earlier run saw; nothing of a server that only a person may connect.
@@ -179,7 +200,16 @@ impl Server {
 
     /// Whether what is known of its tools still has to be compared with what it offers over its connection.
     pub(super) fn is_unconfirmed(&self) -> bool {
-        self.pins.is_some() && self.berth.live().is_none_or(|connection| !self.tools.is_of(&connection))
+        if self.pins.is_none() && !self.is_locked() {
+            return false;
+        }
+        self.is_doubtful() || self.berth.live().is_none_or(|connection| !self.tools.is_of(&connection))
+    }
+
+    /// Whether its tools may have changed without a word, where that matters: it is held to what was accepted, and has
+    /// not been asked for a while.
+    fn is_doubtful(&self) -> bool {
+        self.is_locked() && self.tools.is_older_than(LOCKED_LOOK)
     }
 
     /// Writes a list down. True if it is another one than before. What a caller's own requests may have changed is not
@@ -264,7 +294,7 @@ impl Server {
         self.templates.adopt(&before.templates, |list| list);
     }
 
-    fn seen(&self, tools: Arc<[Arc<Tool>]>, rejected: Vec<Rejected>) -> Seen {
+    pub(super) fn seen(&self, tools: Arc<[Arc<Tool>]>, rejected: Vec<Rejected>) -> Seen {
         let fingerprint = fingerprint(&tools);
         let offered = ServerTools { config: Arc::clone(&self.config), tools, fingerprint };
         Seen { offered, rejected: rejected.into() }
@@ -278,6 +308,23 @@ impl Server {
             Err(error) => *trouble = Some((Instant::now(), error.clone())),
         }
         ended
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// What a route leads to, as it was last seen.
+    pub(super) fn definition(&self, route: &Route) -> Result<Arc<Tool>> {
+        let name = route.tool.name.as_str();
+        if let Some(tool) = self.offered.tools.iter().find(|tool| tool.name.as_str() == name) {
+            return Ok(Arc::clone(tool));
+        }
+        let rejected = self.rejected.iter().find(|rejected| rejected.name.raw() == name);
+        Err(match rejected.and_then(|rejected| rejected.denied.as_deref()) {
+            Some(denied) => denied.clone(),
+            None => gone(route),
+        })
     }
 }
 

@@ -21,7 +21,7 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{CallerRules, Permission, Reach};
 use crate::registry::{Owner, ServerTools};
-use crate::session::{Slice, Visibility};
+use crate::session::{Slice, Taint, Visibility};
 
 /// One agent's scope. Cheap to clone; when the last clone goes, what is its own closes.
 #[derive(Clone, Debug)]
@@ -35,6 +35,7 @@ pub struct SessionBuilder {
     asker: Option<Arc<dyn Asker>>,
     rules: Option<Arc<CallerRules>>,
     relays: bool,
+    taint: Option<Taint>,
 }
 
 /// A server on its way to a session: who will see it, and what may be called without asking.
@@ -67,6 +68,7 @@ impl Host {
             asker: None,
             rules: None,
             relays: false,
+            taint: None,
         }
     }
 }
@@ -103,6 +105,14 @@ impl SessionBuilder {
         self
     }
 
+    /// Where it is marked that something private came in, for sessions that are one agent's. Defaults to a mark of its
+    /// own, or that of the session that makes this one.
+    #[must_use]
+    pub fn taint(mut self, taint: Taint) -> Self {
+        self.taint = Some(taint);
+        self
+    }
+
     /// Makes the session.
     pub fn start(self) -> Result<Session> {
         let caller = CallerName::parse(&self.name).map_err(|e| Error::config(e.to_string()))?;
@@ -129,6 +139,9 @@ impl SessionBuilder {
         let trust = (self.permission, self.rules.or(given));
         let mut scope = Scope::of_agent(shared, owner, caller, trust, asker);
         scope.relay(self.relays);
+        // What its maker has read, it may have been told.
+        let inherited = ceiling.map(|_| self.host.scope.taint.clone());
+        scope.taint = inherited.or(self.taint).unwrap_or_default();
         let scope = Arc::new(scope);
         self.host.core.enlist(&scope);
         Ok(Session(Host { core: Arc::clone(&self.host.core), scope }))
