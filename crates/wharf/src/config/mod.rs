@@ -40,7 +40,7 @@ pub use keys::{KeyStore, StoredKey};
 pub use layers::{Config, Sources, load};
 pub use policy::{PackageRule, PolicySettings};
 pub use problem::{Place, Problem};
-pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
+pub use server::{Connect, OAuth, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
 pub use trust::{PendingFile, PendingServer, TrustStore};
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod address;
 mod call;
 mod caller;
 mod environment;
+mod found;
 mod launch;
 mod live;
 mod package;
