@@ -23,6 +23,7 @@ mod known;
 mod layers;
 mod limits;
 mod node;
+mod oauth;
 mod pending;
 mod policy;
 mod problem;

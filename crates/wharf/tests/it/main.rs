@@ -31,6 +31,7 @@ mod local_tools;
 mod names;
 mod names_secret;
 mod net;
+mod oauth;
 mod outcome;
 mod planted;
 mod policy_env;

@@ -78,7 +78,7 @@ impl Pass {
             // Its end is only a guess of ours; the server knows better.
             return Ok(Some(shown));
         }
-        match self.renewed(shown.number).await {
+        match Box::pin(self.renewed(shown.number)).await {
             Ok(renewed) => Ok(renewed),
             // It is still good for a moment, and the next request tries again.
             Err(_) if !shown.grant.has_ended(now) => Ok(Some(shown)),
@@ -257,9 +257,9 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send +
 }
 
 /// Goes on although whoever waits for it gives up.
-async fn own_task<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    match tokio::spawn(work).await {
-        Ok(done) => done,
-        Err(_) => Err(Error::Internal("the renewal of a login broke".into())),
-    }
+fn own_task<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> impl Future<Output = Result<T>> {
+    let task = tokio::spawn(work);
+    async move { task.await.unwrap_or_else(|_| Err(Error::Internal("the renewal of a login broke".into()))) }
 }

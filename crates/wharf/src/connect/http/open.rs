@@ -88,7 +88,7 @@ impl Dock {
             })?;
         let pass = self.pass(config);
         if let Some(pass) = &pass {
-            pass.look_up().await?;
+            Box::pin(pass.look_up()).await?;
         }
         Ok(Target { endpoint, uri, pass })
     }

@@ -65,7 +65,7 @@ impl Target {
         let mut response = self.show(request.clone(), shown.as_deref()).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             let challenge = Challenge::read(response.headers());
-            let newer = pass.refused(shown.as_deref(), challenge).await.map_err(barred)?;
+            let newer = Box::pin(pass.refused(shown.as_deref(), challenge)).await.map_err(barred)?;
             if let Some(newer) = newer {
                 response = self.show(request, Some(&newer)).await?;
             }
@@ -74,7 +74,7 @@ impl Target {
             && let Some(challenge) = Challenge::read(response.headers()).filter(Challenge::wants_more)
         {
             // It is only for the next login; this request fails either way.
-            let _ = pass.wants_more(challenge).await;
+            let _ = Box::pin(pass.wants_more(challenge)).await;
         }
         Ok(response)
     }
