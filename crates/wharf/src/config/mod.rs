@@ -24,6 +24,7 @@ mod known;
 mod layers;
 mod limits;
 mod node;
+mod oauth;
 mod pending;
 mod policy;
 mod problem;
@@ -42,7 +43,7 @@ pub use keys::{KeyStore, StoredKey};
 pub use layers::{Config, Sources, load};
 pub use policy::{PackageRule, PolicySettings, ScanRule};
 pub use problem::{Place, Problem};
-pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
+pub use server::{Connect, OAuth, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
 pub use trust::{PendingFile, PendingServer, TrustStore};
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use super::auth::Logins;
 use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
@@ -50,6 +51,8 @@ pub struct Dock {
     pub events: Bus,
     /// What is known of servers' eras.
     pub eras: Arc<dyn EraStore>,
+    /// What is shown to servers where somebody logged in, and where that is kept.
+    pub logins: Logins,
     /// Name and version of the program, as servers are told.
     pub client_info: Json,
     /// How long a program may take to leave after its input was closed, and again after SIGTERM.
@@ -234,7 +237,10 @@ impl Dock {
                 let passed = stdio.env_passthrough.iter().filter_map(|name| self.environment.get(name));
                 Redactor::new(stdio.env.values().cloned().chain(passed.map(Secret::new)))
             }
-            _ => config.redactor(),
+            _ => match self.pass(config) {
+                Some(pass) => config.redactor().and_live(pass.secrets()),
+                None => config.redactor(),
+            },
         }
     }
 

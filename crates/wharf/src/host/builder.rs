@@ -14,7 +14,7 @@ use crate::ask::{Asker, Decline};
 use crate::call::Validators;
 use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
-use crate::connect::{Dock, EraMemory, EraStore, Leaving};
+use crate::connect::{Dock, EraMemory, EraStore, Leaving, Logins, TokenMemory, TokenStore};
 use crate::error::{Error, Result};
 use crate::event::Bus;
 use crate::names::ServerName;
@@ -36,6 +36,7 @@ pub struct HostBuilder {
     events: Bus,
     eras: Arc<dyn EraStore>,
     catalogs: Option<Arc<dyn CatalogStore>>,
+    tokens: Arc<dyn TokenStore>,
     client: (String, String),
     net: NetOptions,
     grace: Duration,
@@ -57,6 +58,7 @@ impl Default for HostBuilder {
             events: Bus::default(),
             eras: Arc::new(EraMemory::default()),
             catalogs: None,
+            tokens: Arc::new(TokenMemory::default()),
             client: ("wharf".into(), env!("CARGO_PKG_VERSION").into()),
             net: NetOptions::default(),
             grace: Duration::from_secs(2),
@@ -148,6 +150,13 @@ impl HostBuilder {
         self
     }
 
+    /// Where logins at servers are kept. Defaults to memory.
+    #[must_use]
+    pub fn tokens(mut self, tokens: Arc<dyn TokenStore>) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
     /// What servers are told about the program. Defaults to Wharf's own name and version.
     #[must_use]
     pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -214,6 +223,7 @@ impl HostBuilder {
             peer: Arc::clone(&peer) as _,
             events: self.events.clone(),
             eras: self.eras,
+            logins: Logins::new(self.tokens),
             net: HttpClient::new(self.net)?,
             client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),
             grace: self.grace,

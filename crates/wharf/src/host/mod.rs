@@ -14,6 +14,7 @@ mod known;
 mod lanes;
 mod load;
 mod local;
+mod login;
 mod offers;
 mod peer;
 mod pins;

@@ -263,6 +263,7 @@ impl Likeness {
             disabled_tools,
             connect,
             share,
+            oauth,
             sandbox,
             origin,
         } = one;
@@ -272,6 +273,7 @@ impl Likeness {
             && *start_timeout == other.start_timeout
             && *connect == other.connect
             && *share == other.share
+            && *oauth == other.oauth
             && *sandbox == other.sandbox
             && is_same_place(origin, &other.origin);
         let same_view = *timeout == other.timeout

@@ -10,6 +10,7 @@ mod egress;
 mod environment;
 mod fetch;
 mod flow;
+mod found;
 mod launch;
 mod live;
 mod lock;

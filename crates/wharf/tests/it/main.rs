@@ -33,6 +33,7 @@ mod local_tools;
 mod names;
 mod names_secret;
 mod net;
+mod oauth;
 mod outcome;
 mod packages;
 mod planted;
