@@ -236,6 +236,12 @@ pub enum Error {
         /// What was changed.
         reason: String,
     },
+    /// The audit log cannot be written, so nothing is done.
+    #[error("nothing runs while the audit log cannot be written: {reason}")]
+    Audit {
+        /// Why it cannot.
+        reason: String,
+    },
     /// The machine or Wharf itself failed.
     #[error("{0}")]
     Internal(String),
@@ -278,6 +284,7 @@ impl Error {
             Self::Provider { .. } => "provider",
             Self::Cancelled { .. } => "cancelled",
             Self::Conflict { .. } => "conflict",
+            Self::Audit { .. } => "audit",
             Self::Internal(_) => "internal",
         }
     }
@@ -307,7 +314,7 @@ impl Error {
             | Self::Schema { .. }
             | Self::Protocol { .. }
             | Self::UnknownOutcome { .. } => Side::Server,
-            Self::Internal(_) => Side::Us,
+            Self::Audit { .. } | Self::Internal(_) => Side::Us,
         }
     }
 
@@ -346,6 +353,10 @@ impl Error {
             Self::Connection { retryable: true, .. } => {
                 Some("nothing was run; the call may be made again".into())
             }
+            Self::Audit { .. } => Some(
+                "nothing was sent; make room for the log or mend it (`wharf audit verify` says where it is), then call again"
+                    .into(),
+            ),
             Self::Protocol { server, .. } => {
                 Some(format!("report it to the maker of `{server}`; `debug = true` shows its traffic"))
             }

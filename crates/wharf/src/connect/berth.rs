@@ -23,7 +23,7 @@ use super::waiting::later;
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::{Bus, Event, State};
+use crate::event::{Bus, Event, Fact, Kind, State, Trail};
 use crate::mcp::Era;
 use crate::net::HttpClient;
 use crate::policy::{LaunchRequest, Live, Policy};
@@ -47,6 +47,8 @@ pub struct Dock {
     pub peer: Arc<dyn Peer>,
     /// Where news goes.
     pub events: Bus,
+    /// Where it is kept what was started and reached. What cannot be written down is not started.
+    pub trail: Trail,
     /// What is known of servers' eras.
     pub eras: Arc<dyn EraStore>,
     /// Name and version of the program, as servers are told.
@@ -111,6 +113,19 @@ const STABLE: Duration = Duration::from_secs(30);
 impl Dock {
     /// Makes a connection: asks policy, starts or reaches the server, finds its era, shakes hands.
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
+        self.trail.ready()?;
+        let opened = self.open_unrecorded(config).await;
+        self.trail.record(|| match (&opened, &config.transport) {
+            (Ok(_), _) => Fact { outcome: Some("ok"), ..Fact::new(Kind::Connect).of(&config.name).allowed() },
+            (Err(error @ (Error::CommandNotAllowed { .. } | Error::Denied { .. })), Transport::Stdio(_)) => {
+                Fact::new(Kind::Launch).of(&config.name).failed(error)
+            }
+            (Err(error), _) => Fact::new(Kind::Connect).of(&config.name).failed(error),
+        });
+        opened
+    }
+
+    async fn open_unrecorded(&self, config: &ServerConfig) -> Result<Connection> {
         let intro = Introduction {
             capabilities: self.peer.capabilities(),
             legacy_capabilities: self.peer.legacy_capabilities(),
@@ -179,7 +194,9 @@ impl Dock {
         })?;
         self.warn(config, permit.warnings());
         let inbox = self.inbox(config);
-        let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
+        let trail = self.trail.clone();
+        let yard =
+            Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone(), trail };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
         let started = started.map_err(|reason| Error::Connection {
             server: config.name.clone(),
@@ -415,6 +432,7 @@ async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Inst
         return None;
     }
     place.tell(State::Reconnecting, Some(closed.reason.clone()));
+    place.dock.trail.record(|| Fact::new(Kind::Lost).of(&place.config.name).because(&closed.reason));
     // A server that broke the protocol may still run.
     if let Some(lost) = place.current.swap(None) {
         lost.close().await;

@@ -15,7 +15,7 @@ use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
 use crate::connect::{Dock, EraMemory, EraStore, Leaving};
 use crate::error::{Error, Result};
-use crate::event::Bus;
+use crate::event::{Bus, Trail};
 use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
@@ -39,6 +39,7 @@ pub struct HostBuilder {
     grace: Duration,
     retry_pause: Duration,
     drain: Duration,
+    trail: Trail,
 }
 
 impl Default for HostBuilder {
@@ -59,6 +60,7 @@ impl Default for HostBuilder {
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
+            trail: Trail::default(),
         }
     }
 }
@@ -181,6 +183,14 @@ impl HostBuilder {
         self
     }
 
+    /// Where it is kept what was decided and done: an [`Audit`](crate::store::Audit). With it, nothing runs that cannot
+    /// be written down. Defaults to nowhere.
+    #[must_use]
+    pub fn audit(mut self, trail: impl Into<Trail>) -> Self {
+        self.trail = trail.into();
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -201,6 +211,7 @@ impl HostBuilder {
             limits: self.limits.into(),
             peer: Arc::clone(&peer) as _,
             events: self.events.clone(),
+            trail: self.trail,
             eras: self.eras,
             net: HttpClient::new(self.net)?,
             client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),

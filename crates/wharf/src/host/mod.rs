@@ -24,6 +24,7 @@ mod scope;
 mod server;
 mod session;
 mod shelf;
+mod trace;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -51,7 +52,7 @@ use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
 use crate::connect::Berth;
 use crate::error::{Error, Result};
-use crate::event::Bus;
+use crate::event::{Bus, Trail};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::net::HttpClient;
 use crate::outcome::Outcome;
@@ -131,6 +132,11 @@ impl Host {
     /// Where events come out.
     pub fn events(&self) -> &Bus {
         &self.core.events
+    }
+
+    /// Where it is kept what is decided and done.
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.scope.pool.dock().trail
     }
 
     /// What decides where this program may go, and what goes there.
@@ -224,7 +230,11 @@ impl Host {
             Some(route) => Cow::Borrowed(route),
             None => match self.route(name).await {
                 Ok(route) => Cow::Owned(route),
-                Err(error) => return Outcome::not_found(error),
+                Err(error) => {
+                    return self
+                        .not_found(name.into(), &arguments, self.caller(&options).clone(), error)
+                        .await;
+                }
             },
         };
         self.run(&found, &arguments, options).await
@@ -245,7 +255,16 @@ impl Host {
             Some(route) => Cow::Borrowed(route),
             None => match self.find(server, tool).await {
                 Ok(route) => Cow::Owned(route),
-                Err(error) => return Outcome::not_found(error),
+                Err(error) => {
+                    return self
+                        .not_found(
+                            format!("{server}/{tool}").into(),
+                            &arguments,
+                            self.caller(&options).clone(),
+                            error,
+                        )
+                        .await;
+                }
             },
         };
         self.run(&found, &arguments, options).await
@@ -317,6 +336,8 @@ impl Host {
             futures_util::future::join_all(scopes.iter().map(|scope| scope.disconnect())).await;
         }
         self.scope.close().await;
+        // What cannot be written is told to the next call.
+        let _ = self.trail().flush().await;
     }
 
     /// What is no server may be a set of local tools that lacks this one.

@@ -13,11 +13,12 @@ use super::context::{Context, Report};
 use super::local::Function;
 use super::scope::{Reducer, Target, gone};
 use super::server::Server;
+use super::trace::Errand;
 use super::{CallOptions, Host};
 use crate::ask;
 use crate::call::{self, Call, OnProgress};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::{Event, Invocation, Redacted};
+use crate::event::{Entry, Event, Invocation, Kind, Redacted};
 use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
@@ -37,6 +38,7 @@ impl Host {
     /// Calls a tool. What is remembered is as it was unless the call succeeds.
     pub(super) async fn run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
+        let mut errand = Errand { route, arguments, entry: None };
         let caller = self.caller(&options).clone();
         let reducers = self.scope.reducers();
         let transact = route.source == Source::Local || reducers.is_some();
@@ -44,9 +46,9 @@ impl Host {
         let target = self.scope.target(route);
         let relayed = options.relayed.clone();
         let ended = match (&target, &transaction) {
-            (Ok(Target::Server(server)), _) => self.run_remote(server, route, arguments, options).await,
+            (Ok(Target::Server(server)), _) => self.run_remote(server, &mut errand, options).await,
             (Ok(Target::Function(function)), Some(transaction)) => {
-                self.run_local(function, transaction, arguments, options).await
+                self.run_local(function, transaction, &mut errand, options).await
             }
             (Ok(Target::Function(_)), None) => {
                 Err(Error::Internal("a local tool needs a transaction".into()))
@@ -75,12 +77,13 @@ impl Host {
             *reason = clean;
         }
         let outcome = outcome.after(started.elapsed());
+        self.on_record((&caller, target.as_ref().ok()), errand, &outcome).await;
         self.tell((caller, target.ok()), route, arguments, &outcome);
         outcome
     }
 
     /// Who calls: an agent is always itself; the program may speak for others.
-    fn caller<'a>(&'a self, options: &'a CallOptions<'_>) -> &'a CallerName {
+    pub(super) fn caller<'a>(&'a self, options: &'a CallOptions<'_>) -> &'a CallerName {
         match (&self.scope.agent, &options.caller) {
             (None, Some(caller)) => caller,
             _ => &self.scope.caller,
@@ -90,10 +93,10 @@ impl Host {
     async fn run_remote(
         &self,
         server: &Arc<Server>,
-        route: &Route,
-        arguments: &Json,
+        errand: &mut Errand<'_>,
         options: CallOptions<'_>,
     ) -> Result<Json> {
+        let (route, arguments) = (errand.route, errand.arguments);
         let _on_duty = server.duty.enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
         let caller = self.caller(&options);
@@ -104,6 +107,7 @@ impl Host {
         let checked = self.check(&server.config.name, &definition, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
+        self.begin(caller, errand, shown).await?;
         let relayed = options.relayed.as_ref();
         let mut way = self.scope.way(server, relayed.map(|relayed| &**relayed)).await?;
         if server.is_unconfirmed() {
@@ -143,9 +147,10 @@ impl Host {
         &self,
         function: &Arc<Function>,
         transaction: &Arc<Transaction>,
-        arguments: &Json,
+        errand: &mut Errand<'_>,
         options: CallOptions<'_>,
     ) -> Result<Json> {
+        let arguments = errand.arguments;
         let tool = &function.tool.name;
         let caller = self.caller(&options);
         let subject = Subject::Local { set: &function.set, ask: function.ask };
@@ -154,6 +159,7 @@ impl Host {
         let checked = self.check(&function.set, &function.tool, arguments).await;
         checked.map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
+        self.begin(caller, errand, shown).await?;
         let (progress, reports) = mpsc::channel(PROGRESS_WAITING);
         let context = Context {
             host: self.clone(),
@@ -215,11 +221,23 @@ impl Host {
     }
 
     /// The same for what is no tool call.
-    pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<()> {
+    pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<Option<Entry>> {
+        let used = self.fact(Kind::Use, &self.scope.caller).of(&server.config.name);
+        let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
+        let used = used.tool(&method);
+        match self.judge_use(server, &method).await {
+            Ok(()) => self.trail().begin(|| used.allowed()).await,
+            Err(error) => {
+                self.trail().note(|| used.failed(&error)).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn judge_use(&self, server: &Server, method: &ToolName) -> Result<()> {
         let policy = self.core.policy.now();
         let subject = Subject::Server { config: &server.config, identity: &server.identity };
-        let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
-        let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, &method));
+        let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, method));
         let Some(decision) = judge() else { return Ok(()) };
         let again = || judge().unwrap_or_else(|| Err(Error::Internal("the agent is gone".into())));
         let arguments = || Redacted::new(Json::empty_object(), server.redactor.clone());
@@ -245,7 +263,9 @@ impl Host {
         };
         let (identity, server, tool) =
             (wanted.identity().clone(), wanted.server().clone(), wanted.tool().clone());
-        let (permit, reach) = ask::consent(&self.scope.asker, wanted, arguments()).await;
+        let shown = arguments();
+        let (permit, reach) = ask::consent(&self.scope.asker, wanted, shown.clone()).await;
+        self.answered((&server, &tool), &permit, reach, shown).await;
         if let (Ok(_), Some(reach)) = (&permit, reach) {
             agent.remember(|grants| grants.with(&identity, &tool, reach));
         }

@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, CatalogStore, Definitions, ListKind, Offered, Reje
 use crate::config::{Connect, ServerConfig};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::State;
+use crate::event::{Fact, Kind, Named, State, Trail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::names::ToolName;
 use crate::policy::Identity;
@@ -34,6 +34,8 @@ pub(super) struct Server {
     /// What the program itself demands of a call, by tool.
     pub(super) demands: ArcSwap<HashMap<ToolName, Demand>>,
     pub(super) berth: Berth,
+    /// Where it is kept which of its tools cannot be used.
+    trail: Trail,
     /// How many use it now.
     pub(super) duty: Duty,
     /// What earlier runs saw. `None` where nobody keeps it.
@@ -73,6 +75,7 @@ impl Server {
             redactor,
             demands: ArcSwap::default(),
             berth,
+            trail: pool.dock().trail.clone(),
             duty: Duty::default(),
             pins,
             tools: Shelf::new(ListKind::Tools),
@@ -104,6 +107,12 @@ impl Server {
             self.keep(peer.filter(|_| !told), connected, ListKind::Tools, || {
                 catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect()
             });
+            for rejected in &catalog.rejected {
+                self.trail.record(|| Fact {
+                    tool: Some(Named::Raw(rejected.name.clone())),
+                    ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)
+                });
+            }
             Ok(self.seen(catalog.tools, catalog.rejected))
         };
         self.note(self.tools.look(&connection, peer, true, ask).await)

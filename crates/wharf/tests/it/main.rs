@@ -8,6 +8,8 @@
 
 mod agents;
 mod ask;
+mod audit;
+mod audit_tampering;
 mod ask_rules;
 mod calls;
 mod catalog;
