@@ -15,6 +15,7 @@ use wharf::event::Bus;
 use wharf::host::HostBuilder;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
+use wharf::store::{Audit, AuditOptions};
 
 use crate::catalogues::CatalogFolder;
 use crate::cli::Globals;
@@ -163,8 +164,31 @@ impl App {
             .asker(asker)
             .eras(Arc::new(eras))
             .events(bus);
+        let builder = match self.audit(setup)? {
+            Some(audit) => builder.audit(&audit),
+            None => builder,
+        };
         let host = with(builder).start().await?;
         Ok(OpenHost { host, teller })
+    }
+
+    /// Where the record is kept, and where calls wait for an answer.
+    pub(crate) fn store(&self, setup: &Setup) -> Option<PathBuf> {
+        setup.config.audit.path.clone().or_else(|| self.world.own.as_ref().map(|own| own.store.clone()))
+    }
+
+    /// The record of what is decided and done. Where it cannot be written, nothing runs.
+    fn audit(&self, setup: &Setup) -> Result<Option<Audit>> {
+        let settings = &setup.config.audit;
+        let Some(path) = self.store(setup).filter(|_| !settings.off) else {
+            if !settings.off {
+                let hint = "name a file with `path` in `[audit]`, or set `off = true` there";
+                return Err(Failure::general("there is no home folder to keep the audit log in").hint(hint));
+            }
+            return Ok(None);
+        };
+        let (digest_only, keep_for, keep_size) = (settings.digest_only, settings.keep, settings.keep_size);
+        Ok(Some(Audit::open(path, AuditOptions { digest_only, keep_for, keep_size })?))
     }
 
     /// One command uses a server once: naming it is connecting it by hand, and nothing is started early.

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::names::ServerName;
 use crate::wire::Limits;
 
+use super::audit::AuditSettings;
 use super::callers::CallerTable;
 use super::edit::Format;
 use super::fields::{Environment, Meaning, Reader};
@@ -59,6 +60,8 @@ pub struct Config {
     pub callers: Option<CallerTable>,
     /// How callers of the gateway are received.
     pub gateway: GatewaySettings,
+    /// Where the record is kept.
+    pub audit: AuditSettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
     pub problems: Vec<Problem>,
     /// What is doubtful, but changed nothing.
@@ -214,18 +217,24 @@ impl Layers<'_> {
         }
         let (mut callers, mut gateway) = (self.config.callers.clone(), self.config.gateway.clone());
         if let Some(entry) = parts.callers {
-            own_only(entry, source, is_project)?;
+            own_only(entry, source, is_project, "who calls the gateway")?;
             let table = callers.get_or_insert_default();
             table.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
         if let Some(entry) = parts.gateway {
-            own_only(entry, source, is_project)?;
+            own_only(entry, source, is_project, "who calls the gateway")?;
             gateway.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
+        let mut audit = self.config.audit.clone();
+        if let Some(entry) = parts.audit {
+            own_only(entry, source, is_project, "what is on record")?;
+            audit.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
         self.config.policy = policy;
         self.config.limits = limits;
         self.config.callers = callers;
         self.config.gateway = gateway;
+        self.config.audit = audit;
         Ok(())
     }
 
@@ -321,12 +330,12 @@ impl Layers<'_> {
     }
 }
 
-/// Who may call, and what, is not a project's to say.
-fn own_only(entry: &Entry, source: &Source, is_project: bool) -> Result<(), Refusal> {
+/// Who may call, and what, and what is kept of it, is not a project's to say.
+fn own_only(entry: &Entry, source: &Source, is_project: bool, what: &str) -> Result<(), Refusal> {
     if !is_project {
         return Ok(());
     }
-    let message = format!("a project's file may not say who calls the gateway: `{}`", entry.key);
+    let message = format!("a project's file may not say {what}: `{}`", entry.key);
     let hint = "say it in your own wharf.toml, or take it out of the project's";
     Err(Refusal::Widens(Box::new(source.problem(&entry.key_span, message).hint(hint))))
 }

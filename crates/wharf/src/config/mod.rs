@@ -8,6 +8,7 @@
 //! `fields` and `transport` (one server) → `layers` (all files together).
 
 mod args;
+mod audit;
 mod callers;
 mod duration;
 pub mod edit;
@@ -32,6 +33,7 @@ mod source;
 mod transport;
 mod trust;
 
+pub use audit::AuditSettings;
 pub use callers::{CallerRules, CallerTable};
 pub use edit::Format;
 pub use folders::find_folders;

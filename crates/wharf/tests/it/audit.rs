@@ -118,7 +118,7 @@ async fn log_02_launch_stop_loss_rejection_denial_and_question_are_one_record_ea
     let log = log_in(&files);
     let script = Puppet::new()
         .plain_tool("echo")
-        .tool(json!({"name": "odd", "inputSchema": {"type": "object", "$ref": "http://203.0.113.1/x"}}))
+        .tool(json!({"name": "odd", "inputSchema": {"type": "string"}}))
         .plain_tool("dies")
         .on("tool:dies", once(Step::Exit(3)));
     let refused = ServerConfig::stdio(ServerName::parse("shell").unwrap(), "/bin/sh", ["-c", "true"]);
