@@ -58,6 +58,16 @@ pub enum Error {
         /// How a person allows it.
         hint: String,
     },
+    /// Somebody must allow the call, and nobody has said anything yet. Nothing was sent.
+    #[error("tool `{tool}` of `{server}` waits for somebody's approval, number {id}")]
+    Unapproved {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// By which it is answered.
+        id: u64,
+    },
     /// A connection could not be made, or broke while nothing of the caller's was under way.
     #[error("server `{server}` ({transport}): {reason}{stderr}")]
     Connection {
@@ -265,6 +275,7 @@ impl Error {
             Self::Config { .. } => "config",
             Self::CommandNotAllowed { .. } => "command_not_allowed",
             Self::Denied { .. } => "denied",
+            Self::Unapproved { .. } => "unapproved",
             Self::Connection { .. } => "connection",
             Self::Auth { .. } => "auth",
             Self::Timeout { .. } => "timeout",
@@ -295,6 +306,7 @@ impl Error {
             Self::Config { .. }
             | Self::CommandNotAllowed { .. }
             | Self::Denied { .. }
+            | Self::Unapproved { .. }
             | Self::Arguments { .. }
             | Self::UnknownTool { .. }
             | Self::UnknownServer { .. }
@@ -334,6 +346,9 @@ impl Error {
             | Self::UnknownPrompt { hint, .. }
             | Self::PromptArguments { hint, .. }
             | Self::UnknownServer { hint, .. } => Some(hint.clone()),
+            Self::Unapproved { id, .. } => Some(format!(
+                "nothing was sent; once somebody has allowed it with `wharf approve {id}`, make the same call again"
+            )),
             Self::Auth { server, .. } => Some(format!(
                 "give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
             )),

@@ -276,6 +276,11 @@ impl Redacted {
         Self { json, redactor, told: None }
     }
 
+    /// All of it, for what must be bound to exactly this. It is never shown.
+    pub(crate) fn unredacted(&self) -> &Json {
+        &self.json
+    }
+
     /// The same, small enough to wait for whoever listens slowly.
     fn kept(self) -> Self {
         let bytes = self.json.bytes().len();

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::names::ServerName;
 use crate::wire::Limits;
 
+use super::approvals::ApprovalSettings;
 use super::audit::AuditSettings;
 use super::callers::CallerTable;
 use super::edit::Format;
@@ -62,6 +63,8 @@ pub struct Config {
     pub gateway: GatewaySettings,
     /// Where the record is kept.
     pub audit: AuditSettings,
+    /// How calls that somebody must allow are waited for.
+    pub approvals: ApprovalSettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
     pub problems: Vec<Problem>,
     /// What is doubtful, but changed nothing.
@@ -230,7 +233,13 @@ impl Layers<'_> {
             own_only(entry, source, is_project, "what is on record")?;
             audit.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
+        let mut approvals = self.config.approvals.clone();
+        if let Some(entry) = parts.approvals {
+            own_only(entry, source, is_project, "who allows calls")?;
+            approvals.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
         self.config.policy = policy;
+        self.config.approvals = approvals;
         self.config.limits = limits;
         self.config.callers = callers;
         self.config.gateway = gateway;

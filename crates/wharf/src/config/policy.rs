@@ -3,6 +3,7 @@
 //! In: the table of a `wharf.toml`. Out: plain settings for the `policy` room, which decides. An unknown key or a
 //! wrong type refuses the whole load. A project's file may only take away: [`narrow`] says which keys would widen.
 
+use super::callers::ToolPattern;
 use super::node::{Entry, Node, Span, Value};
 use super::problem::{Problem, nearest, shown};
 use super::source::Source;
@@ -27,6 +28,8 @@ pub struct PolicySettings {
     pub arguments_allow: Vec<Vec<String>>,
     /// Whether servers on private network addresses may be reached. Defaults to false.
     pub private_networks: bool,
+    /// Tools for which somebody is asked at each call of an agent or a caller. Defaults to none.
+    pub ask: Vec<ToolPattern>,
 }
 
 /// Which packages `npx`, `uvx`, `pipx` and the like may fetch and run.
@@ -41,8 +44,16 @@ pub enum PackageRule {
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 7] =
-    ["strict", "commands", "extend_defaults", "packages", "env_allow", "arguments_allow", "private_networks"];
+const KEYS: [&str; 8] = [
+    "strict",
+    "commands",
+    "extend_defaults",
+    "packages",
+    "env_allow",
+    "arguments_allow",
+    "private_networks",
+    "ask",
+];
 
 // === impl PolicySettings ===
 
@@ -57,6 +68,7 @@ impl Default for PolicySettings {
             env_allow: Vec::new(),
             arguments_allow: Vec::new(),
             private_networks: false,
+            ask: Vec::new(),
         }
     }
 }
@@ -71,6 +83,7 @@ struct Written {
     env_allow: Option<Vec<String>>,
     arguments_allow: Option<Vec<Vec<String>>>,
     private_networks: Option<bool>,
+    ask: Option<Vec<ToolPattern>>,
 }
 
 /// Applies the table of a file that may say anything: the user's own, or one named on the command line.
@@ -96,6 +109,9 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
     }
     if let Some(private) = written.private_networks {
         to.private_networks = private;
+    }
+    if let Some(ask) = written.ask {
+        to.ask = ask;
     }
     Ok(())
 }
@@ -156,6 +172,8 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         Some(private) => next.private_networks = private,
         None => {}
     }
+    // To be asked more often is to be allowed less.
+    next.ask.extend(written.ask.into_iter().flatten());
     *to = next;
     Ok(())
 }
@@ -226,6 +244,7 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "env_allow" => written.env_allow = Some(texts(entry, source)?),
             "arguments_allow" => written.arguments_allow = Some(command_lines(entry, source)?),
             "private_networks" => written.private_networks = Some(flag(entry, source)?),
+            "ask" => written.ask = Some(patterns(entry, source)?),
             unknown => {
                 let message = format!("unknown rule {} in `[policy]`", shown(unknown));
                 let problem = source.problem(&entry.key_span, message);
@@ -280,6 +299,11 @@ pub(super) fn texts_at<'e>(
         }
     };
     items.iter().map(text).collect()
+}
+
+fn patterns(entry: &Entry, source: &Source) -> Result<Vec<ToolPattern>, Box<Problem>> {
+    let read = |(text, span)| ToolPattern::parse(text).map_err(|why| wrong(source, span, why));
+    texts_at(entry, source)?.into_iter().map(read).collect()
 }
 
 fn package_rule(entry: &Entry, source: &Source) -> Result<PackageRule, Box<Problem>> {

@@ -50,8 +50,10 @@ pub enum Kind {
     Call,
     /// A call that was under way when the record was last written. Its end follows, unless the program died.
     Begin,
-    /// Somebody was asked, and answered.
+    /// Somebody was asked, and answered, or has yet to.
     Ask,
+    /// An operator answered a call that waits, and not by being asked.
+    Answer,
     /// Something of a server other than a tool was used.
     Use,
     /// A program was started, or was not allowed to be.
@@ -185,6 +187,7 @@ impl Kind {
             Self::Call => "call",
             Self::Begin => "begin",
             Self::Ask => "ask",
+            Self::Answer => "answer",
             Self::Use => "use",
             Self::Launch => "launch",
             Self::Stop => "stop",

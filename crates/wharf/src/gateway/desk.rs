@@ -242,6 +242,16 @@ fn said(outcome: Outcome) -> Result<Json, RpcError> {
             let text = format!("invalid arguments: {}", problems.join("; "));
             Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
         }
+        // So is what waits for somebody's yes: the model can tell whom to ask, and come back.
+        Error::Unapproved { .. } => {
+            let text = format!("{error}; {}", error.hint().unwrap_or_default());
+            Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+        }
+        // What an operator said no to is there, and may not be done.
+        Error::Denied { ref rule, .. } if rule.starts_with("approval") || rule.starts_with("consent") => {
+            let text = format!("{error}; nothing was sent");
+            Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+        }
         // A tool that may not be seen is a tool that is not there.
         Error::UnknownTool { .. } | Error::UnknownServer { .. } | Error::Denied { .. } => {
             Err(invalid("unknown tool"))

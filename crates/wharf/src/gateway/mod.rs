@@ -12,6 +12,7 @@ mod body;
 mod caller;
 mod calls;
 mod capabilities;
+mod consent;
 mod desk;
 mod ending;
 mod errands;

@@ -20,6 +20,7 @@ use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
+use crate::store::Approvals;
 use crate::wire::{Json, Limits};
 
 /// Collects what a host needs. Each setting names its default.
@@ -40,6 +41,7 @@ pub struct HostBuilder {
     retry_pause: Duration,
     drain: Duration,
     trail: Trail,
+    approvals: Option<Approvals>,
 }
 
 impl Default for HostBuilder {
@@ -61,6 +63,7 @@ impl Default for HostBuilder {
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
             trail: Trail::default(),
+            approvals: None,
         }
     }
 }
@@ -191,6 +194,14 @@ impl HostBuilder {
         self
     }
 
+    /// Where calls wait that somebody must allow and nobody is there to be asked about. Defaults to nowhere: they are
+    /// refused.
+    #[must_use]
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.approvals = Some(approvals);
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -239,6 +250,7 @@ impl HostBuilder {
             drain: self.drain,
             validators: Validators::default(),
             events: self.events,
+            approvals: self.approvals,
             sessions: Mutex::default(),
         };
         Ok(Host { core: Arc::new(core), scope: Arc::new(scope) })

@@ -4,6 +4,7 @@
 //! The host orders the rooms and decides nothing itself: every judgement is `policy`'s, every byte is `connect`'s.
 
 mod builder;
+mod consent;
 mod context;
 mod declared;
 mod docking;
@@ -59,6 +60,7 @@ use crate::outcome::Outcome;
 use crate::policy::{Live, Policy};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::{Extensions, Memory, State};
+use crate::store::Approvals;
 use crate::wire::Json;
 use scope::Scope;
 use server::Server;
@@ -79,6 +81,8 @@ struct Core {
     drain: Duration,
     validators: Validators,
     events: Bus,
+    /// Where calls wait that somebody must allow.
+    approvals: Option<Approvals>,
     /// How many sessions there were, and those that there are.
     sessions: Mutex<(u64, Vec<Weak<Scope>>)>,
 }

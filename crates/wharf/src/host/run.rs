@@ -15,14 +15,13 @@ use super::scope::{Reducer, Target, gone};
 use super::server::Server;
 use super::trace::Errand;
 use super::{CallOptions, Host};
-use crate::ask;
 use crate::call::{self, Call, OnProgress};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::{Entry, Event, Invocation, Kind, Redacted};
+use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{CallPermit, Decision, Subject};
+use crate::policy::{Decision, Subject};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::Transaction;
 use crate::wire::Json;
@@ -38,7 +37,7 @@ impl Host {
     /// Calls a tool. What is remembered is as it was unless the call succeeds.
     pub(super) async fn run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
-        let mut errand = Errand { route, arguments, entry: None };
+        let mut errand = Errand { route, arguments, rule: None, entry: None };
         let caller = self.caller(&options).clone();
         let reducers = self.scope.reducers();
         let transact = route.source == Source::Local || reducers.is_some();
@@ -106,9 +105,12 @@ impl Host {
         let mut definition = self.confirmed(server, route).await?;
         let checked = self.check(&server.config.name, &definition, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
-        let permit = self.permit(decision, &subject, tool, shown).await?;
-        self.begin(caller, errand, shown).await?;
         let relayed = options.relayed.as_ref();
+        let again = || self.judge(&self.scope.caller, &subject, tool);
+        let (permit, rule) =
+            self.permit(decision, again, shown, relayed.map(|relayed| &relayed.asker)).await?;
+        errand.rule = rule;
+        self.begin(caller, errand, shown).await?;
         let mut way = self.scope.way(server, relayed.map(|relayed| &**relayed)).await?;
         if server.is_unconfirmed() {
             // It is another connection than the one that was looked at: an answer may take its time.
@@ -158,7 +160,10 @@ impl Host {
         let shown = || Redacted::new(arguments.clone(), self.scope.redactor());
         let checked = self.check(&function.set, &function.tool, arguments).await;
         checked.map_err(|error| about(error, shown))?;
-        let permit = self.permit(decision, &subject, tool, shown).await?;
+        let again = || self.judge(&self.scope.caller, &subject, tool);
+        let asker = options.relayed.as_ref().map(|relayed| &relayed.asker);
+        let (permit, rule) = self.permit(decision, again, shown, asker).await?;
+        errand.rule = rule;
         self.begin(caller, errand, shown).await?;
         let (progress, reports) = mpsc::channel(PROGRESS_WAITING);
         let context = Context {
@@ -199,83 +204,18 @@ impl Host {
     }
 
     /// The program itself needs nobody's leave; an agent is judged by its standing.
-    fn judge(&self, caller: &CallerName, subject: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
+    pub(super) fn judge(
+        &self,
+        caller: &CallerName,
+        subject: &Subject<'_>,
+        tool: &ToolName,
+    ) -> Result<Decision> {
         self.core.policy.with(|policy| {
             match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
                 Some(decision) => decision,
                 None => policy.permit_subject(caller, subject, tool).map(Decision::Permit),
             }
         })
-    }
-
-    /// A permit for a call, from whoever can give one.
-    async fn permit(
-        &self,
-        decision: Decision,
-        subject: &Subject<'_>,
-        tool: &ToolName,
-        arguments: impl FnOnce() -> Redacted,
-    ) -> Result<CallPermit> {
-        let again = || self.judge(&self.scope.caller, subject, tool);
-        self.permit_after(decision, again, arguments).await
-    }
-
-    /// The same for what is no tool call.
-    pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<Option<Entry>> {
-        let used = self.fact(Kind::Use, &self.scope.caller).of(&server.config.name);
-        let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
-        let used = used.tool(&method);
-        match self.judge_use(server, &method).await {
-            Ok(()) => self.trail().begin(|| used.allowed()).await,
-            Err(error) => {
-                self.trail().note(|| used.failed(&error)).await;
-                Err(error)
-            }
-        }
-    }
-
-    async fn judge_use(&self, server: &Server, method: &ToolName) -> Result<()> {
-        let policy = self.core.policy.now();
-        let subject = Subject::Server { config: &server.config, identity: &server.identity };
-        let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, method));
-        let Some(decision) = judge() else { return Ok(()) };
-        let again = || judge().unwrap_or_else(|| Err(Error::Internal("the agent is gone".into())));
-        let arguments = || Redacted::new(Json::empty_object(), server.redactor.clone());
-        self.permit_after(decision?, again, arguments).await.map(drop)
-    }
-
-    /// Asks if somebody must be asked. One answer serves everyone who waits for it.
-    async fn permit_after(
-        &self,
-        decision: Decision,
-        again: impl FnOnce() -> Result<Decision>,
-        arguments: impl FnOnce() -> Redacted,
-    ) -> Result<CallPermit> {
-        let agent = match (decision, &self.scope.agent) {
-            (Decision::Permit(permit), _) => return Ok(permit),
-            (Decision::Ask(wanted), None) => return Err(wanted.refused()),
-            (Decision::Ask(_), Some(agent)) => agent,
-        };
-        let _one_at_a_time = agent.asking.lock().await;
-        let wanted = match again()? {
-            Decision::Permit(permit) => return Ok(permit),
-            Decision::Ask(wanted) => wanted,
-        };
-        let (identity, server, tool) =
-            (wanted.identity().clone(), wanted.server().clone(), wanted.tool().clone());
-        let shown = arguments();
-        let (permit, reach) = ask::consent(&self.scope.asker, wanted, shown.clone()).await;
-        self.answered((&server, &tool), &permit, reach, shown).await;
-        if let (Ok(_), Some(reach)) = (&permit, reach) {
-            agent.remember(|grants| grants.with(&identity, &tool, reach));
-        }
-        self.core.events.publish(|| Event::Consent {
-            caller: self.scope.caller.clone(),
-            server,
-            tool,
-            allowed: permit.is_ok(),
-        });
-        permit
     }
 
     /// Why a tool that is there is not shown here, if permission is the reason.

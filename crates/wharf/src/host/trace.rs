@@ -7,10 +7,9 @@ use tokio::time::Instant;
 use super::Host;
 use super::scope::Target;
 use crate::error::{Error, Result};
-use crate::event::{Arguments, End, Entry, Fact, Kind, Named, Redacted, Verdict};
-use crate::names::{CallerName, ServerName, ToolName};
+use crate::event::{Arguments, End, Entry, Fact, Kind, Named, Redacted};
+use crate::names::CallerName;
 use crate::outcome::Outcome;
-use crate::policy::{CallPermit, Reach};
 use crate::registry::Route;
 use crate::text::Foreign;
 use crate::wire::Json;
@@ -19,6 +18,8 @@ use crate::wire::Json;
 pub(super) struct Errand<'a> {
     pub(super) route: &'a Route,
     pub(super) arguments: &'a Json,
+    /// Who allowed it, if somebody was asked.
+    pub(super) rule: Option<String>,
     pub(super) entry: Option<Entry>,
 }
 
@@ -38,6 +39,7 @@ impl Host {
         let fact = || {
             let mut fact = self.fact(Kind::Call, caller).of(&errand.route.server);
             fact.arguments = Some(Arguments::new(arguments()));
+            fact.rule = errand.rule.take();
             fact.tool(&errand.route.tool.name).allowed()
         };
         errand.entry = self.trail().begin(fact).await?;
@@ -88,27 +90,6 @@ impl Host {
         };
         self.trail().note(refused).await;
         outcome
-    }
-
-    /// Somebody was asked, and this is what they said.
-    pub(super) async fn answered(
-        &self,
-        (server, tool): (&ServerName, &ToolName),
-        permit: &Result<CallPermit>,
-        reach: Option<Reach>,
-        arguments: Redacted,
-    ) {
-        let asked = || {
-            let mut fact = self.fact(Kind::Ask, &self.scope.caller).of(server).tool(tool);
-            fact.arguments = Some(Arguments::new(arguments));
-            fact.verdict = Some(if permit.is_ok() { Verdict::Allow } else { Verdict::Deny });
-            fact.rule = Some("consent".into());
-            match reach {
-                Some(reach) => fact.because(reach.words()),
-                None => fact,
-            }
-        };
-        self.trail().note(asked).await;
     }
 }
 

@@ -22,7 +22,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::config::{CallerRules, PackageRule};
+pub use crate::config::{CallerRules, PackageRule, ToolPattern};
 pub use call::is_visible;
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
@@ -67,6 +67,7 @@ struct Rules {
     env_allowed: BTreeSet<String>,
     private_networks: bool,
     allowed_argv: BTreeSet<Vec<String>>,
+    asked: Vec<ToolPattern>,
 }
 
 // === impl Policy ===
@@ -82,6 +83,7 @@ impl Policy {
             env_allowed: BTreeSet::new(),
             private_networks: false,
             allowed_argv: BTreeSet::new(),
+            asked: Vec::new(),
         };
         Self { rules: Arc::new(rules) }
     }
@@ -127,6 +129,12 @@ impl Policy {
     #[must_use]
     pub fn with_allowed_argv(&self, argv: Vec<Vec<String>>) -> Self {
         self.with(|rules| rules.allowed_argv.extend(argv))
+    }
+
+    /// Wants somebody to be asked before each call of these tools by an agent or a caller. The program itself is not one.
+    #[must_use]
+    pub fn with_asked(&self, tools: impl IntoIterator<Item = ToolPattern>) -> Self {
+        self.with(|rules| rules.asked.extend(tools))
     }
 
     /// The commands that may be started, in order.

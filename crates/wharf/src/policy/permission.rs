@@ -118,10 +118,19 @@ impl Policy {
             hidden(config, tool)?;
         }
         given(who, what.name(), |rules| rules.gives_tool(what.name(), tool))?;
-        self.judge(who, what, tool)
+        let asked = self.rules.asked.iter().any(|rule| rule.fits(what.name().as_str(), tool.as_str()))
+            || who.rules.is_some_and(|rules| rules.asks_for(what.name(), tool));
+        self.judge(who, what, tool, asked)
     }
 
-    fn judge(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
+    /// Somebody is asked where a rule wants it, or where the agent is not trusted so far.
+    fn judge(
+        &self,
+        who: &Standing<'_>,
+        what: &Subject<'_>,
+        tool: &ToolName,
+        asked: bool,
+    ) -> Result<Decision> {
         let identity = match *what {
             Subject::Server { identity, .. } => identity.clone(),
             Subject::Local { set, .. } => Identity::Local(set.clone()),
@@ -138,7 +147,7 @@ impl Policy {
                 *ask && who.permission != Some(Permission::Yolo)
             }
         };
-        if !ask || who.grants.covers(&identity, tool) {
+        if !(ask || asked) || who.grants.covers(&identity, tool) {
             return Ok(Decision::Permit(permit));
         }
         let reaches: &[Reach] = match (what, who.grants.tool_by_tool.contains(&identity)) {
@@ -154,7 +163,7 @@ impl Policy {
         given(who, what.name(), |rules| rules.gives_server(what.name()))?;
         let no_tools = Grants { tools: HashMap::new(), ..who.grants.clone() };
         let who = Standing { grants: &no_tools, ..*who };
-        match self.judge(&who, what, method)? {
+        match self.judge(&who, what, method, false)? {
             Decision::Ask(wanted) => {
                 let reaches: &[Reach] = match wanted.reaches.contains(&Reach::Server) {
                     true => &[Reach::Once, Reach::Server, Reach::Session],

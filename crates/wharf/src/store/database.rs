@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Each step brings the file from the form of its place to the next.
-const STEPS: [&str; 1] = [
+const STEPS: [&str; 2] = [
     // What is hashed is what is stored: the columns besides are views of the record.
     "CREATE TABLE audit (
         seq INTEGER PRIMARY KEY,
@@ -33,6 +33,22 @@ const STEPS: [&str; 1] = [
         seq INTEGER NOT NULL,
         hash BLOB NOT NULL
     ) STRICT;",
+    "CREATE TABLE approvals (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        created INTEGER NOT NULL,
+        expires INTEGER NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'allowed', 'denied', 'used')),
+        reach TEXT,
+        caller TEXT NOT NULL,
+        session TEXT NOT NULL,
+        server TEXT NOT NULL,
+        identity TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        shape TEXT NOT NULL,
+        arguments TEXT
+    ) STRICT;
+    CREATE INDEX approvals_of ON approvals (caller, server);",
 ];
 
 /// Opens the file to write, and makes it if there is none.

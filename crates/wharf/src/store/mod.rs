@@ -1,12 +1,14 @@
-//! What outlives a run: the record of everything that was decided and done.
+//! What outlives a run: the record of everything that was decided and done, and calls that wait for somebody's yes.
 //!
 //! In: facts, by a [`Trail`](crate::event::Trail). Out: one SQLite file with a chain of records, written by one thread,
-//! and ways to search and to check it. Where the file is, is for the program to say; who may do what is decided above.
+//! and ways to search and to check it; in the same file, a queue of [`Approvals`]. Where the file is, is for the program to say; who may do what is decided above.
 
+mod approvals;
 mod chain;
 mod database;
 mod head;
 mod record;
+mod request;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,9 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use approvals::{ApprovalOptions, Approvals, Said, Standing};
+pub(crate) use request::Request;
+pub use request::{Reaching, Waiting};
 pub use search::{Log, Record, Search};
 pub use verify::{Finding, Verified};
 
