@@ -15,7 +15,7 @@ use wharf::event::Bus;
 use wharf::host::HostBuilder;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
-use wharf::store::{Audit, AuditOptions};
+use wharf::store::{ApprovalOptions, Approvals, Audit, AuditOptions};
 
 use crate::catalogues::CatalogFolder;
 use crate::cli::Globals;
@@ -168,6 +168,10 @@ impl App {
             Some(audit) => builder.audit(&audit),
             None => builder,
         };
+        let builder = match self.approvals(setup)? {
+            Some(approvals) => builder.approvals(approvals),
+            None => builder,
+        };
         let host = with(builder).start().await?;
         Ok(OpenHost { host, teller })
     }
@@ -178,7 +182,7 @@ impl App {
     }
 
     /// The record of what is decided and done. Where it cannot be written, nothing runs.
-    fn audit(&self, setup: &Setup) -> Result<Option<Audit>> {
+    pub(crate) fn audit(&self, setup: &Setup) -> Result<Option<Audit>> {
         let settings = &setup.config.audit;
         let Some(path) = self.store(setup).filter(|_| !settings.off) else {
             if !settings.off {
@@ -189,6 +193,14 @@ impl App {
         };
         let (digest_only, keep_for, keep_size) = (settings.digest_only, settings.keep, settings.keep_size);
         Ok(Some(Audit::open(path, AuditOptions { digest_only, keep_for, keep_size })?))
+    }
+
+    /// Where calls wait that somebody must allow. Nothing is opened before there is one.
+    pub(crate) fn approvals(&self, setup: &Setup) -> Result<Option<Approvals>> {
+        let settings = &setup.config.approvals;
+        let (wait, expires, callers) = (settings.wait, settings.expires, settings.callers);
+        let queue = |path| Approvals::new(path, ApprovalOptions { wait, expires, callers });
+        Ok(self.store(setup).map(queue).transpose()?)
     }
 
     /// One command uses a server once: naming it is connecting it by hand, and nothing is started early.

@@ -91,6 +91,7 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Remove(args) => args.run(app),
         Command::Trust(args) => args.run(app),
         Command::Audit(args) => args.run(app).await,
+        Command::Approve(args) => args.run(app).await,
         Command::TestServer(args) => args.run(app).await,
         Command::Completions(args) => args.run(app),
     }

@@ -3,6 +3,8 @@
 mod replay;
 mod when;
 
+pub(super) use when::{local, utc};
+
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;

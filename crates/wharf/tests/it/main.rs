@@ -7,6 +7,7 @@
 )]
 
 mod agents;
+mod approvals;
 mod ask;
 mod audit;
 mod audit_tampering;

@@ -39,12 +39,12 @@ fn time(micros: u64) -> Option<Timestamp> {
 }
 
 /// For a program.
-pub(super) fn utc(micros: u64) -> String {
+pub(in crate::commands) fn utc(micros: u64) -> String {
     time(micros).map(|time| time.to_string()).unwrap_or_default()
 }
 
 /// For a person.
-pub(super) fn local(micros: u64) -> String {
+pub(in crate::commands) fn local(micros: u64) -> String {
     let shown =
         time(micros).map(|time| time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string());
     shown.unwrap_or_default()
