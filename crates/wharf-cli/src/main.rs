@@ -105,6 +105,8 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Add(args) => args.run(app),
         Command::Remove(args) => args.run(app),
         Command::Trust(args) => args.run(app),
+        Command::Audit(args) => args.run(app).await,
+        Command::Approve(args) => args.run(app).await,
         Command::TestServer(args) => args.run(app).await,
         Command::Completions(args) => args.run(app),
     }

@@ -58,6 +58,16 @@ pub enum Error {
         /// How a person allows it.
         hint: String,
     },
+    /// Somebody must allow the call, and nobody has said anything yet. Nothing was sent.
+    #[error("tool `{tool}` of `{server}` waits for somebody's approval, number {id}")]
+    Unapproved {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// By which it is answered.
+        id: u64,
+    },
     /// A connection could not be made, or broke while nothing of the caller's was under way.
     #[error("server `{server}` ({transport}): {reason}{stderr}")]
     Connection {
@@ -246,6 +256,12 @@ pub enum Error {
         /// What was changed.
         reason: String,
     },
+    /// The audit log cannot be written, so nothing is done.
+    #[error("nothing runs while the audit log cannot be written: {reason}")]
+    Audit {
+        /// Why it cannot.
+        reason: String,
+    },
     /// The machine or Wharf itself failed.
     #[error("{0}")]
     Internal(String),
@@ -269,6 +285,7 @@ impl Error {
             Self::Config { .. } => "config",
             Self::CommandNotAllowed { .. } => "command_not_allowed",
             Self::Denied { .. } => "denied",
+            Self::Unapproved { .. } => "unapproved",
             Self::Connection { .. } => "connection",
             Self::Auth { .. } => "auth",
             Self::Login { .. } => "login",
@@ -289,6 +306,7 @@ impl Error {
             Self::Provider { .. } => "provider",
             Self::Cancelled { .. } => "cancelled",
             Self::Conflict { .. } => "conflict",
+            Self::Audit { .. } => "audit",
             Self::Internal(_) => "internal",
         }
     }
@@ -299,6 +317,7 @@ impl Error {
             Self::Config { .. }
             | Self::CommandNotAllowed { .. }
             | Self::Denied { .. }
+            | Self::Unapproved { .. }
             | Self::Arguments { .. }
             | Self::UnknownTool { .. }
             | Self::UnknownServer { .. }
@@ -319,7 +338,7 @@ impl Error {
             | Self::Schema { .. }
             | Self::Protocol { .. }
             | Self::UnknownOutcome { .. } => Side::Server,
-            Self::Internal(_) => Side::Us,
+            Self::Audit { .. } | Self::Internal(_) => Side::Us,
         }
     }
 
@@ -339,6 +358,9 @@ impl Error {
             | Self::UnknownPrompt { hint, .. }
             | Self::PromptArguments { hint, .. }
             | Self::UnknownServer { hint, .. } => Some(hint.clone()),
+            Self::Unapproved { id, .. } => Some(format!(
+                "nothing was sent; once somebody has allowed it with `wharf approve {id}`, make the same call again"
+            )),
             Self::Auth { server, .. } => Some(format!(
                 "log in: wharf login {server}; or give it a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
             )),
@@ -358,6 +380,10 @@ impl Error {
             Self::Connection { retryable: true, .. } => {
                 Some("nothing was run; the call may be made again".into())
             }
+            Self::Audit { .. } => Some(
+                "nothing was sent; make room for the log or mend it (`wharf audit verify` says where it is), then call again"
+                    .into(),
+            ),
             Self::Protocol { server, .. } => {
                 Some(format!("report it to the maker of `{server}`; `debug = true` shows its traffic"))
             }

@@ -3,6 +3,9 @@
 //! In: facts from every room below. Out: a stream for whoever listens. A slow listener loses the oldest events and is
 //! told how many; it never slows a call down. Secrets are redacted before they get here.
 
+mod fact;
+mod trail;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +18,9 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::secret::{Redactor, Secret, erase_credentials, is_credential_name, is_credential_value};
 use crate::text::{Escaped, Foreign};
 use crate::wire::Json;
+
+pub use fact::{Arguments, Fact, Kind, LARGEST_SHOWN, Named, Verdict};
+pub use trail::{Batch, End, Entry, Facts, News, Trail};
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -336,6 +342,11 @@ impl Redacted {
         };
         let said = Self { json: kept(result), redactor: eraser, told };
         (Self { json: kept(arguments), redactor, told: None }, said)
+    }
+
+    /// All of it, for what must be bound to exactly this. It is never shown.
+    pub(crate) fn unredacted(&self) -> &Json {
+        &self.json
     }
 
     /// Erases the known secrets, and those of what the tool was told.

@@ -7,7 +7,9 @@
 //! The way of a file: `read` (bytes) → `format_toml` or `format_json` (a tree with places) → `file` (its parts) →
 //! `fields` and `transport` (one server) → `layers` (all files together).
 
+mod approvals;
 mod args;
+mod audit;
 mod callers;
 mod duration;
 pub mod edit;
@@ -34,7 +36,9 @@ mod source;
 mod transport;
 mod trust;
 
-pub use callers::{CallerRules, CallerTable};
+pub use approvals::ApprovalSettings;
+pub use audit::AuditSettings;
+pub use callers::{CallerRules, CallerTable, ToolPattern};
 pub use edit::Format;
 pub use flow::{FlowLabel, FlowSettings};
 pub use folders::find_folders;

@@ -24,7 +24,7 @@ use super::waiting::later;
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::{Bus, Event, State};
+use crate::event::{Bus, Event, Fact, Kind, State, Trail};
 use crate::mcp::Era;
 use crate::net::HttpClient;
 use crate::policy::{LaunchPermit, LaunchRequest, Live, Policy};
@@ -49,6 +49,8 @@ pub struct Dock {
     pub peer: Arc<dyn Peer>,
     /// Where news goes.
     pub events: Bus,
+    /// Where it is kept what was started and reached. What cannot be written down is not started.
+    pub trail: Trail,
     /// What is known of servers' eras.
     pub eras: Arc<dyn EraStore>,
     /// What is shown to servers where somebody logged in, and where that is kept.
@@ -117,6 +119,19 @@ const STABLE: Duration = Duration::from_secs(30);
 impl Dock {
     /// Makes a connection: asks policy, starts or reaches the server, finds its era, shakes hands.
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
+        self.trail.ready()?;
+        let opened = self.open_unrecorded(config).await;
+        self.trail.record(|| match (&opened, &config.transport) {
+            (Ok(_), _) => Fact { outcome: Some("ok"), ..Fact::new(Kind::Connect).of(&config.name).allowed() },
+            (Err(error @ (Error::CommandNotAllowed { .. } | Error::Denied { .. })), Transport::Stdio(_)) => {
+                Fact::new(Kind::Launch).of(&config.name).failed(error)
+            }
+            (Err(error), _) => Fact::new(Kind::Connect).of(&config.name).failed(error),
+        });
+        opened
+    }
+
+    async fn open_unrecorded(&self, config: &ServerConfig) -> Result<Connection> {
         // Fetching has a time of its own, which is not that of the handshake.
         if let Transport::Stdio(stdio) = &config.transport {
             self.provide(self.permit(config, stdio).await?).await?;
@@ -201,7 +216,9 @@ impl Dock {
         self.warn(config, permit.warnings());
         let permit = self.provide(permit).await?;
         let inbox = self.inbox(config);
-        let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
+        let trail = self.trail.clone();
+        let yard =
+            Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone(), trail };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
         let started = started.map_err(|reason| Error::Connection {
             server: config.name.clone(),
@@ -445,6 +462,7 @@ async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Inst
         return None;
     }
     place.tell(State::Reconnecting, Some(closed.reason.clone()));
+    place.dock.trail.record(|| Fact::new(Kind::Lost).of(&place.config.name).because(&closed.reason));
     // A server that broke the protocol may still run.
     if let Some(lost) = place.current.swap(None) {
         lost.close().await;

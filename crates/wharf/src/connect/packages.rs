@@ -161,6 +161,7 @@ impl Fetching<'_> {
             scratch: self.dock.scratch.clone(),
             grace: self.dock.grace,
             leaving: self.dock.leaving.clone(),
+            trail: self.dock.trail.clone(),
         };
         let monitor = Monitor { events: self.dock.events.clone(), debug: false, redactor: self.redactor() };
         let Started { child, stdin, mut stdout } =

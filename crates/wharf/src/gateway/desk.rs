@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -173,11 +174,11 @@ impl Desk {
     ) -> Result<Json, RpcError> {
         match method {
             method::TOOLS_LIST => {
-                let known = Box::pin(scope.known_tools()).await;
+                let known = scope.known_tools().boxed().await;
                 self.lists.tools(&known.snapshot, apps::are_known(visit), params)
             }
-            method::TOOLS_CALL => Box::pin(self.call(scope, params, visit)).await,
-            _ => Box::pin(self.offered(scope, method, params, visit)).await,
+            method::TOOLS_CALL => self.call(scope, params, visit).boxed().await,
+            _ => self.offered(scope, method, params, visit).boxed().await,
         }
     }
 
@@ -259,6 +260,16 @@ fn said(outcome: Outcome) -> Result<Json, RpcError> {
         // A model can mend its arguments: so it is told as the tool's answer, as the protocol wants it.
         Error::Arguments { problems, .. } => {
             let text = format!("invalid arguments: {}", problems.join("; "));
+            Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+        }
+        // So is what waits for somebody's yes: the model can tell whom to ask, and come back.
+        Error::Unapproved { .. } => {
+            let text = format!("{error}; {}", error.hint().unwrap_or_default());
+            Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+        }
+        // What an operator said no to is there, and may not be done.
+        Error::Denied { ref rule, .. } if rule.starts_with("approval") || rule.starts_with("consent") => {
+            let text = format!("{error}; nothing was sent");
             Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
         }
         // A tool that may not be seen is a tool that is not there.

@@ -13,6 +13,7 @@ mod caller;
 mod calls;
 mod capabilities;
 mod clock;
+mod consent;
 mod desk;
 mod ending;
 mod errands;

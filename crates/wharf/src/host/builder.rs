@@ -16,12 +16,13 @@ use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
 use crate::connect::{Dock, EraMemory, EraStore, Leaving, Logins, TokenMemory, TokenStore};
 use crate::error::{Error, Result};
-use crate::event::Bus;
+use crate::event::{Bus, Trail};
 use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
 use crate::sandbox::packages::PackageOptions;
+use crate::store::Approvals;
 use crate::wire::{Json, Limits};
 
 /// Collects what a host needs. Each setting names its default.
@@ -43,6 +44,8 @@ pub struct HostBuilder {
     retry_pause: Duration,
     drain: Duration,
     packages: Option<PackageOptions>,
+    trail: Trail,
+    approvals: Option<Approvals>,
 }
 
 impl Default for HostBuilder {
@@ -65,6 +68,8 @@ impl Default for HostBuilder {
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
             packages: None,
+            trail: Trail::default(),
+            approvals: None,
         }
     }
 }
@@ -202,6 +207,22 @@ impl HostBuilder {
         self
     }
 
+    /// Where it is kept what was decided and done: an [`Audit`](crate::store::Audit). With it, nothing runs that cannot
+    /// be written down. Defaults to nowhere.
+    #[must_use]
+    pub fn audit(mut self, trail: impl Into<Trail>) -> Self {
+        self.trail = trail.into();
+        self
+    }
+
+    /// Where calls wait that somebody must allow and nobody is there to be asked about. Defaults to nowhere: they are
+    /// refused.
+    #[must_use]
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.approvals = Some(approvals);
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -222,6 +243,7 @@ impl HostBuilder {
             limits: self.limits.into(),
             peer: Arc::clone(&peer) as _,
             events: self.events.clone(),
+            trail: self.trail,
             eras: self.eras,
             logins: Logins::new(self.tokens),
             net: HttpClient::new(self.net)?,
@@ -252,6 +274,7 @@ impl HostBuilder {
             drain: self.drain,
             validators: Validators::default(),
             events: self.events,
+            approvals: self.approvals,
             sessions: Mutex::default(),
         };
         Ok(Host { core: Arc::new(core), scope: Arc::new(scope) })

@@ -4,6 +4,7 @@
 //! The host orders the rooms and decides nothing itself: every judgement is `policy`'s, every byte is `connect`'s.
 
 mod builder;
+mod consent;
 mod context;
 mod declared;
 mod docking;
@@ -26,6 +27,7 @@ mod server;
 mod session;
 mod shelf;
 mod shown;
+mod trace;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -54,13 +56,14 @@ use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
 use crate::connect::Berth;
 use crate::error::{Error, Result};
-use crate::event::Bus;
+use crate::event::{Bus, Trail};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::net::HttpClient;
 use crate::outcome::Outcome;
 use crate::policy::{Live, Policy};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::{Extensions, Memory, State};
+use crate::store::Approvals;
 use crate::wire::Json;
 use scope::Scope;
 use server::Server;
@@ -81,6 +84,8 @@ struct Core {
     drain: Duration,
     validators: Validators,
     events: Bus,
+    /// Where calls wait that somebody must allow.
+    approvals: Option<Approvals>,
     /// How many sessions there were, and those that there are.
     sessions: Mutex<(u64, Vec<Weak<Scope>>)>,
 }
@@ -134,6 +139,11 @@ impl Host {
     /// Where events come out.
     pub fn events(&self) -> &Bus {
         &self.core.events
+    }
+
+    /// Where it is kept what is decided and done.
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.scope.pool.dock().trail
     }
 
     /// What decides where this program may go, and what goes there.
@@ -227,7 +237,11 @@ impl Host {
             Some(route) => Cow::Borrowed(route),
             None => match self.route(name).await {
                 Ok(route) => Cow::Owned(route),
-                Err(error) => return Outcome::not_found(error),
+                Err(error) => {
+                    return self
+                        .not_found(name.into(), &arguments, self.caller(&options).clone(), error)
+                        .await;
+                }
             },
         };
         self.run(&found, &arguments, options).await
@@ -248,7 +262,16 @@ impl Host {
             Some(route) => Cow::Borrowed(route),
             None => match self.find(server, tool).await {
                 Ok(route) => Cow::Owned(route),
-                Err(error) => return Outcome::not_found(error),
+                Err(error) => {
+                    return self
+                        .not_found(
+                            format!("{server}/{tool}").into(),
+                            &arguments,
+                            self.caller(&options).clone(),
+                            error,
+                        )
+                        .await;
+                }
             },
         };
         self.run(&found, &arguments, options).await
@@ -338,6 +361,8 @@ impl Host {
             futures_util::future::join_all(scopes.iter().map(|scope| scope.disconnect())).await;
         }
         self.scope.close().await;
+        // What cannot be written is told to the next call.
+        let _ = self.trail().flush().await;
     }
 
     /// What is no server may be a set of local tools that lacks this one.

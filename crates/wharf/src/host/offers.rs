@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 
 use super::known::shown;
 use super::server::Server;
+use super::trace::ended;
 use super::{CallOptions, Host, STARTING};
 use crate::call::{self, Asked, Completing, PromptFetched, ResourceRead};
 use crate::catalog::{self, Offered, Part, Subscription};
@@ -178,28 +179,36 @@ impl Host {
         mut options: CallOptions<'_>,
     ) -> Result<Json> {
         let server = self.scope.whole_server(server)?;
-        self.permit_use(&server, method).await?;
-        let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
-        if let (method::PROMPTS_GET, Some(name), true) = (method, about, server.is_locked()) {
-            let connection = server.connection().await?;
-            let prompt = call::find_prompt(&connection, name, server.config.timeout).await?;
-            server.permit(ListKind::Prompts, name, &prompt.raw)?;
-        }
-        let relayed = options.relayed.take();
-        let mut way = self.scope.way(&server, relayed.as_deref()).await?;
-        let private = way.private;
-        let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
-        let asked = Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
-        let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
-            Err(error) if error.is_retryable() && !way.connection.is_open() => {
-                way.again(&server).await?;
-                let asked =
-                    Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
-                call::forward(&way.connection, (part, method, about), params, asked).await
+        let entry = self.permit_use(&server, method).await?;
+        let forwarding = async {
+            let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
+            if let (method::PROMPTS_GET, Some(name), true) = (method, about, server.is_locked()) {
+                let connection = server.connection().await?;
+                let prompt = call::find_prompt(&connection, name, server.config.timeout).await?;
+                server.permit(ListKind::Prompts, name, &prompt.raw)?;
             }
-            ended => ended,
+            let relayed = options.relayed.take();
+            let mut way = self.scope.way(&server, relayed.as_deref()).await?;
+            let private = way.private;
+            let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
+            let asked =
+                Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
+            let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
+                Err(error) if error.is_retryable() && !way.connection.is_open() => {
+                    way.again(&server).await?;
+                    let asked = Asked {
+                        asker,
+                        relayed: relayed.as_ref(),
+                        private,
+                        ..self.asked(&server, &mut options)
+                    };
+                    call::forward(&way.connection, (part, method, about), params, asked).await
+                }
+                ended => ended,
+            };
+            ended.and_then(|raw| server.scanned_result(about.unwrap_or(method), raw))
         };
-        ended.and_then(|raw| server.scanned_result(about.unwrap_or(method), raw))
+        ended(entry, forwarding).await
     }
 
     /// The same for what an agent may do only with somebody's consent.
@@ -213,8 +222,8 @@ impl Host {
         F: Future<Output = Result<T>>,
     {
         let known = self.scope.whole_server(server)?;
-        self.permit_use(&known, method).await?;
-        self.reach(server, ask).await
+        let entry = self.permit_use(&known, method).await?;
+        ended(entry, self.reach(server, ask)).await
     }
 
     /// The one way to a server for everything that is no tool call: a server that is there and may be used, connected.

@@ -19,7 +19,7 @@ use crate::catalog::{Catalog, CatalogStore, Definitions, ListKind, Offered, Reje
 use crate::config::{Connect, ServerConfig};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::{Bus, State};
+use crate::event::{Bus, Fact, Kind, Named, State, Trail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::names::ToolName;
 use crate::policy::{Identity, Live, Policy, Subject};
@@ -39,6 +39,8 @@ pub(super) struct Server {
     pub(super) berth: Berth,
     /// If it is what one caller sees of a shared server.
     pub(super) view: Option<View>,
+    /// Where it is kept which of its tools cannot be used.
+    trail: Trail,
     /// How many use it now.
     duty: Duty,
     /// What earlier runs saw. `None` where nobody keeps it.
@@ -93,6 +95,7 @@ impl Server {
             demands: ArcSwap::default(),
             berth,
             view: None,
+            trail: pool.dock().trail.clone(),
             duty: Duty::default(),
             pins,
             tools: Shelf::new(ListKind::Tools),
@@ -115,6 +118,7 @@ impl Server {
             demands: ArcSwap::default(),
             berth: lane.berth.clone(),
             view: Some(View { of: Arc::clone(of), lane }),
+            trail: of.trail.clone(),
             duty: Duty::default(),
             pins: Some(pins),
             tools: Shelf::new(ListKind::Tools),
@@ -168,6 +172,12 @@ impl Server {
             let catalog = Catalog::fetch(connected, self.config.timeout).await?;
             let list = || catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect();
             let mut differs = self.keep(told, connected, ListKind::Tools, list);
+            for rejected in &catalog.rejected {
+                self.trail.record(|| Fact {
+                    tool: Some(Named::Raw(rejected.name.clone())),
+                    ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)
+                });
+            }
             let seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected);
             if let (Some(_), Some(last)) = (&self.view, self.tools.last()) {
                 differs = last.offered.fingerprint != seen.offered.fingerprint;

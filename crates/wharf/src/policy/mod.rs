@@ -28,7 +28,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::config::{CallerRules, FlowLabel, FlowSettings, PackageRule, ScanRule};
+pub use crate::config::{CallerRules, FlowLabel, FlowSettings, PackageRule, ScanRule, ToolPattern};
 pub use call::is_visible;
 pub use egress::{EgressPermit, EgressRules, Target};
 pub use environment::{EnvRules, Filtered, filter_environment};
@@ -81,6 +81,7 @@ struct Rules {
     lock: Option<Arc<Lock>>,
     flow: FlowSettings,
     scan: Option<ScanRule>,
+    asked: Vec<ToolPattern>,
 }
 
 // === impl Policy ===
@@ -99,6 +100,7 @@ impl Policy {
             lock: None,
             flow: FlowSettings::default(),
             scan: None,
+            asked: Vec::new(),
         };
         Self { rules: Arc::new(rules) }
     }
@@ -144,6 +146,12 @@ impl Policy {
     #[must_use]
     pub fn with_allowed_argv(&self, argv: Vec<Vec<String>>) -> Self {
         self.with(|rules| rules.allowed_argv.extend(argv))
+    }
+
+    /// Wants somebody to be asked before each call of these tools by an agent or a caller. The program itself is not one.
+    #[must_use]
+    pub fn with_asked(&self, tools: impl IntoIterator<Item = ToolPattern>) -> Self {
+        self.with(|rules| rules.asked.extend(tools))
     }
 
     /// The commands that may be started, in order.

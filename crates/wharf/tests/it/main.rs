@@ -7,7 +7,10 @@
 )]
 
 mod agents;
+mod approvals;
 mod ask;
+mod audit;
+mod audit_tampering;
 mod ask_rules;
 mod calls;
 mod catalog;

@@ -299,6 +299,7 @@ impl Peer for Ears {
 /// A dock with everything at its default.
 pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
     Dock {
+        trail: Default::default(),
         policy: Policy::strict().into(),
         net: HttpClient::new(NetOptions::default()).unwrap(),
         environment: BTreeMap::new(),
