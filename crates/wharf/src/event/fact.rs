@@ -3,6 +3,7 @@
 //! In: whatever a room decides or does. Out: a [`Fact`] that costs a few references to make. It is written out, hashed
 //! and redacted by whoever keeps the record, not here.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +12,9 @@ use sha2::{Digest, Sha256};
 use super::Redacted;
 use crate::error::Error;
 use crate::names::{CallerName, ServerName, ToolName};
+use crate::secret::may_hold_credential;
 use crate::text::Foreign;
+use crate::wire::Json;
 
 /// Something that must be on record.
 #[derive(Clone, Debug)]
@@ -252,6 +255,16 @@ impl Arguments {
             Body::Whole(arguments) => digest(arguments.json.bytes()),
             Body::Digest(digest) => *digest,
         }
+    }
+
+    /// What may be seen of them, on one line; `None` if they are large. What holds no secret is as it was.
+    pub fn to_shown(&self) -> Option<Json> {
+        let shown = self.shown()?;
+        let text = shown.json.as_str();
+        let as_it_was = !text.contains(['\n', '\r'])
+            && !may_hold_credential(text)
+            && matches!(shown.redactor.redact(text), Cow::Borrowed(_));
+        Some(if as_it_was { shown.json.clone() } else { Json::from(shown.to_value()) })
     }
 
     /// What may be seen of them; `None` if they are large.

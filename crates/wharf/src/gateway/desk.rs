@@ -179,7 +179,13 @@ impl Desk {
             }
             Some(route) => (name, Some(route)),
         };
-        if route.is_some_and(|route| !self.apps.may_call(scope.agent(), route, visit)) {
+        if let Some(route) = route.filter(|route| !self.apps.may_call(scope.agent(), route, visit)) {
+            let refused = Error::Denied {
+                what: format!("tool `{}` of `{}`", route.tool.name, route.server),
+                rule: "the tool's own `visibility`: it is for apps alone".into(),
+                hint: "call it from its app".into(),
+            };
+            scope.refuse(route, &refused).await;
             return Err(invalid("unknown tool"));
         }
         let server = route.map(|route| route.server.clone());

@@ -74,6 +74,12 @@ impl Host {
         }
     }
 
+    /// Puts a call on record that was refused before it came here.
+    pub(crate) async fn refuse(&self, route: &Route, error: &Error) {
+        let fact = || self.fact(Kind::Call, &self.scope.caller).of(&route.server);
+        self.trail().note(|| fact().tool(&route.tool.name).failed(error)).await;
+    }
+
     /// A call for which no tool was found, or none that may be seen: an outcome, and on record.
     pub(super) async fn not_found(
         &self,
