@@ -154,7 +154,7 @@ fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Config { .. } => Exit::Config,
         Error::CommandNotAllowed { .. } | Error::Denied { .. } | Error::Unapproved { .. } => Exit::Denied,
-        Error::Auth { .. } => Exit::Auth,
+        Error::Auth { .. } | Error::Login { .. } => Exit::Auth,
         Error::Connection { .. }
         | Error::Timeout { .. }
         | Error::NotConnected { .. }

@@ -90,6 +90,16 @@ pub enum Error {
         /// What the server said.
         reason: String,
     },
+    /// Nobody could be logged in at a server.
+    #[error("server `{server}`: the login failed: {reason}")]
+    Login {
+        /// The server.
+        server: ServerName,
+        /// What went wrong on the way.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// The call took longer than it may.
     #[error("server `{server}` did not answer within {}{stderr}", in_ms(*after))]
     Timeout {
@@ -278,6 +288,7 @@ impl Error {
             Self::Unapproved { .. } => "unapproved",
             Self::Connection { .. } => "connection",
             Self::Auth { .. } => "auth",
+            Self::Login { .. } => "login",
             Self::Timeout { .. } => "timeout",
             Self::Tool { .. } => "tool",
             Self::ToolFailed { .. } => "tool_failed",
@@ -319,6 +330,7 @@ impl Error {
             | Self::Conflict { .. }
             | Self::Provider { .. } => Side::Caller,
             Self::Connection { .. }
+            | Self::Login { .. }
             | Self::Timeout { .. }
             | Self::Tool { .. }
             | Self::ToolFailed { .. }
@@ -338,7 +350,7 @@ impl Error {
     /// The next step for whoever reads the error.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Config { hint, .. } => hint.clone(),
+            Self::Config { hint, .. } | Self::Login { hint, .. } => hint.clone(),
             Self::CommandNotAllowed { hint, .. }
             | Self::Denied { hint, .. }
             | Self::UnknownTool { hint, .. }
@@ -350,7 +362,7 @@ impl Error {
                 "nothing was sent; once somebody has allowed it with `wharf approve {id}`, make the same call again"
             )),
             Self::Auth { server, .. } => Some(format!(
-                "give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
+                "log in: wharf login {server}; or give it a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
             )),
             Self::Timeout { server, .. } => {
                 Some(format!("set a longer `timeout` for `{server}`, or pass one with the call"))

@@ -59,6 +59,8 @@ pub struct Consent {
     pub arguments: Redacted,
     /// How far a yes may reach.
     pub reaches: &'static [Reach],
+    /// Why it is asked for though the agent may call it otherwise, in words.
+    pub reason: Option<String>,
 }
 
 /// What is said to a question.
@@ -242,7 +244,13 @@ pub enum Consented {
 /// Asks whether a call may be made. Everything but a plain yes is a no; a question that was closed is not answered.
 pub async fn consent(asker: &Arc<dyn Asker>, wanted: Wanted, arguments: Redacted) -> Consented {
     let (caller, tool) = (wanted.caller().clone(), wanted.tool().clone());
-    let question = Consent { caller, tool, arguments, reaches: wanted.reaches() };
+    let question = Consent {
+        caller,
+        tool,
+        arguments,
+        reaches: wanted.reaches(),
+        reason: wanted.flow().map(crate::policy::FlowReason::words),
+    };
     match asker.ask(wanted.server(), Question::Consent(question)).await {
         Answer::Allow(reach) => Consented::Said(wanted.allowed(reach), Some(reach)),
         Answer::Cancel => Consented::Nothing(wanted),

@@ -30,6 +30,22 @@ pub struct PolicySettings {
     pub private_networks: bool,
     /// Tools for which somebody is asked at each call of an agent or a caller. Defaults to none.
     pub ask: Vec<ToolPattern>,
+    /// What is done about what the scan finds. `None` means it was not said: then what servers offer is scanned and
+    /// reported, and results are not looked at.
+    pub scan: Option<ScanRule>,
+}
+
+/// What is done about what the scan finds in what servers offer and answer. Each does more than the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScanRule {
+    /// Nothing is scanned.
+    Off,
+    /// It is reported.
+    Warn,
+    /// Reported, and characters that hide are left out of what callers see.
+    Strip,
+    /// Reported, and what is grave is kept back.
+    Block,
 }
 
 /// Which packages `npx`, `uvx`, `pipx` and the like may fetch and run.
@@ -44,7 +60,7 @@ pub enum PackageRule {
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "strict",
     "commands",
     "extend_defaults",
@@ -53,6 +69,7 @@ const KEYS: [&str; 8] = [
     "arguments_allow",
     "private_networks",
     "ask",
+    "scan",
 ];
 
 // === impl PolicySettings ===
@@ -69,6 +86,7 @@ impl Default for PolicySettings {
             arguments_allow: Vec::new(),
             private_networks: false,
             ask: Vec::new(),
+            scan: None,
         }
     }
 }
@@ -84,6 +102,7 @@ struct Written {
     arguments_allow: Option<Vec<Vec<String>>>,
     private_networks: Option<bool>,
     ask: Option<Vec<ToolPattern>>,
+    scan: Option<ScanRule>,
 }
 
 /// Applies the table of a file that may say anything: the user's own, or one named on the command line.
@@ -113,6 +132,7 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
     if let Some(ask) = written.ask {
         to.ask = ask;
     }
+    to.scan = written.scan.or(to.scan);
     Ok(())
 }
 
@@ -174,6 +194,12 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
     }
     // To be asked more often is to be allowed less.
     next.ask.extend(written.ask.into_iter().flatten());
+    if let Some(scan) = written.scan {
+        if scan < to.scan.unwrap_or(ScanRule::Warn) {
+            return Err(widens("scan", "would look less closely"));
+        }
+        next.scan = Some(scan);
+    }
     *to = next;
     Ok(())
 }
@@ -245,6 +271,7 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "arguments_allow" => written.arguments_allow = Some(command_lines(entry, source)?),
             "private_networks" => written.private_networks = Some(flag(entry, source)?),
             "ask" => written.ask = Some(patterns(entry, source)?),
+            "scan" => written.scan = Some(scan_rule(entry, source)?),
             unknown => {
                 let message = format!("unknown rule {} in `[policy]`", shown(unknown));
                 let problem = source.problem(&entry.key_span, message);
@@ -313,6 +340,19 @@ fn package_rule(entry: &Entry, source: &Source) -> Result<PackageRule, Box<Probl
         None if entry.node.as_list().is_some() => texts(entry, source).map(PackageRule::Listed),
         _ => {
             let message = "`packages` must be \"any\", \"pinned\" or a list of packages".to_owned();
+            Err(wrong(source, &entry.node.span, message))
+        }
+    }
+}
+
+fn scan_rule(entry: &Entry, source: &Source) -> Result<ScanRule, Box<Problem>> {
+    match entry.node.as_text() {
+        Some("off") => Ok(ScanRule::Off),
+        Some("warn") => Ok(ScanRule::Warn),
+        Some("strip") => Ok(ScanRule::Strip),
+        Some("block") => Ok(ScanRule::Block),
+        _ => {
+            let message = "`scan` must be \"off\", \"warn\", \"strip\" or \"block\"".to_owned();
             Err(wrong(source, &entry.node.span, message))
         }
     }

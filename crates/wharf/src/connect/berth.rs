@@ -11,6 +11,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use super::auth::Logins;
 use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
@@ -26,7 +27,8 @@ use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Event, Fact, Kind, State, Trail};
 use crate::mcp::Era;
 use crate::net::HttpClient;
-use crate::policy::{LaunchRequest, Live, Policy};
+use crate::policy::{LaunchPermit, LaunchRequest, Live, Policy};
+use crate::sandbox::packages::PackageOptions;
 use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
@@ -51,6 +53,8 @@ pub struct Dock {
     pub trail: Trail,
     /// What is known of servers' eras.
     pub eras: Arc<dyn EraStore>,
+    /// What is shown to servers where somebody logged in, and where that is kept.
+    pub logins: Logins,
     /// Name and version of the program, as servers are told.
     pub client_info: Json,
     /// How long a program may take to leave after its input was closed, and again after SIGTERM.
@@ -59,6 +63,8 @@ pub struct Dock {
     pub retry_pause: Duration,
     /// Programs that are on their way out.
     pub leaving: Leaving,
+    /// How packages are fetched for servers that run without a network. `None` leaves it to their launchers.
+    pub packages: Option<PackageOptions>,
 }
 
 /// One server's place. Cheap to clone; when the last clone goes, the connection closes.
@@ -115,17 +121,16 @@ impl Dock {
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
         self.trail.ready()?;
         let opened = self.open_unrecorded(config).await;
-        self.trail.record(|| match (&opened, &config.transport) {
-            (Ok(_), _) => Fact { outcome: Some("ok"), ..Fact::new(Kind::Connect).of(&config.name).allowed() },
-            (Err(error @ (Error::CommandNotAllowed { .. } | Error::Denied { .. })), Transport::Stdio(_)) => {
-                Fact::new(Kind::Launch).of(&config.name).failed(error)
-            }
-            (Err(error), _) => Fact::new(Kind::Connect).of(&config.name).failed(error),
-        });
+        let starts = matches!(config.transport, Transport::Stdio(_));
+        self.trail.record(|| Fact::of_opening(&config.name, starts, opened.as_ref().err()));
         opened
     }
 
     async fn open_unrecorded(&self, config: &ServerConfig) -> Result<Connection> {
+        // Fetching has a time of its own, which is not that of the handshake.
+        if let Transport::Stdio(stdio) = &config.transport {
+            self.provide(self.permit(config, stdio).await?).await?;
+        }
         let intro = Introduction {
             capabilities: self.peer.capabilities(),
             legacy_capabilities: self.peer.legacy_capabilities(),
@@ -133,6 +138,7 @@ impl Dock {
             deadline: later(Instant::now(), config.start_timeout),
             time: config.start_timeout,
         };
+        self.policy.now().permit_source(config)?;
         match &config.transport {
             Transport::Stdio(_) | Transport::Unix(_) | Transport::WebSocket(_) => {
                 self.open_stream(config, &intro).await
@@ -183,16 +189,27 @@ impl Dock {
         }
     }
 
-    async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
+    async fn permit(&self, config: &ServerConfig, stdio: &Stdio) -> Result<LaunchPermit> {
         let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
-        let permit = self.policy.now().permit_launch(&LaunchRequest {
+        let policy = self.policy.now();
+        let hash = match &found {
+            Some(found) if policy.is_locked(&config.name) => program::hash(found).await,
+            _ => None,
+        };
+        policy.permit_launch(&LaunchRequest {
             server: &config.name,
             stdio,
             origin: &config.origin,
             program: found.as_deref(),
+            program_hash: hash.as_deref(),
             host_env: &self.environment,
-        })?;
+        })
+    }
+
+    async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
+        let permit = self.permit(config, stdio).await?;
         self.warn(config, permit.warnings());
+        let permit = self.provide(permit).await?;
         let inbox = self.inbox(config);
         let trail = self.trail.clone();
         let yard =
@@ -232,7 +249,10 @@ impl Dock {
                 let passed = stdio.env_passthrough.iter().filter_map(|name| self.environment.get(name));
                 Redactor::new(stdio.env.values().cloned().chain(passed.map(Secret::new)))
             }
-            _ => config.redactor(),
+            _ => match self.pass(config) {
+                Some(pass) => config.redactor().and_live(pass.secrets()),
+                None => config.redactor(),
+            },
         }
     }
 
@@ -268,6 +288,11 @@ impl Berth {
     /// The server's configuration.
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
+    }
+
+    /// Whether it is the very same place.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// What it is doing.

@@ -129,6 +129,17 @@ impl Fact {
         }
     }
 
+    /// A connection was made, or not. A program that may not be started is a start that was refused.
+    pub(crate) fn of_opening(server: &ServerName, starts: bool, failed: Option<&Error>) -> Self {
+        match failed {
+            None => Self { outcome: Some("ok"), ..Self::new(Kind::Connect).of(server).allowed() },
+            Some(error @ (Error::CommandNotAllowed { .. } | Error::Denied { .. })) if starts => {
+                Self::new(Kind::Launch).of(server).failed(error)
+            }
+            Some(error) => Self::new(Kind::Connect).of(server).failed(error),
+        }
+    }
+
     /// The same, about a server.
     #[must_use]
     pub fn of(mut self, server: &ServerName) -> Self {

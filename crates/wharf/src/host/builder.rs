@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::lanes::Lanes;
 use super::peer::HostPeer;
 use super::scope::Scope;
 use super::server::Server;
@@ -13,13 +14,14 @@ use crate::ask::{Asker, Decline};
 use crate::call::Validators;
 use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
-use crate::connect::{Dock, EraMemory, EraStore, Leaving};
+use crate::connect::{Dock, EraMemory, EraStore, Leaving, Logins, TokenMemory, TokenStore};
 use crate::error::{Error, Result};
 use crate::event::{Bus, Trail};
 use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
+use crate::sandbox::packages::PackageOptions;
 use crate::store::Approvals;
 use crate::wire::{Json, Limits};
 
@@ -35,6 +37,7 @@ pub struct HostBuilder {
     events: Bus,
     eras: Arc<dyn EraStore>,
     catalogs: Option<Arc<dyn CatalogStore>>,
+    tokens: Arc<dyn TokenStore>,
     client: (String, String),
     net: NetOptions,
     grace: Duration,
@@ -42,6 +45,7 @@ pub struct HostBuilder {
     drain: Duration,
     trail: Trail,
     approvals: Option<Approvals>,
+    packages: Option<PackageOptions>,
 }
 
 impl Default for HostBuilder {
@@ -57,6 +61,7 @@ impl Default for HostBuilder {
             events: Bus::default(),
             eras: Arc::new(EraMemory::default()),
             catalogs: None,
+            tokens: Arc::new(TokenMemory::default()),
             client: ("wharf".into(), env!("CARGO_PKG_VERSION").into()),
             net: NetOptions::default(),
             grace: Duration::from_secs(2),
@@ -64,6 +69,7 @@ impl Default for HostBuilder {
             drain: Duration::from_secs(30),
             trail: Trail::default(),
             approvals: None,
+            packages: None,
         }
     }
 }
@@ -149,6 +155,13 @@ impl HostBuilder {
         self
     }
 
+    /// Where logins at servers are kept. Defaults to memory.
+    #[must_use]
+    pub fn tokens(mut self, tokens: Arc<dyn TokenStore>) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
     /// What servers are told about the program. Defaults to Wharf's own name and version.
     #[must_use]
     pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -202,6 +215,14 @@ impl HostBuilder {
         self
     }
 
+    /// How packages are fetched, in a step of its own, for servers that run confined. Defaults to none: their launchers
+    /// would have to fetch them, and have no network.
+    #[must_use]
+    pub fn packages(mut self, options: PackageOptions) -> Self {
+        self.packages = Some(options);
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -211,7 +232,7 @@ impl HostBuilder {
     }
 
     fn build(self) -> Result<Host> {
-        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone()));
+        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone(), None));
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
         let policy = Live::from(self.policy);
@@ -224,11 +245,13 @@ impl HostBuilder {
             events: self.events.clone(),
             trail: self.trail,
             eras: self.eras,
+            logins: Logins::new(self.tokens),
             net: HttpClient::new(self.net)?,
             client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),
             grace: self.grace,
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
+            packages: self.packages,
         };
         let mut order: Vec<ServerName> = Vec::new();
         for config in &self.servers {
@@ -238,7 +261,8 @@ impl HostBuilder {
             order.push(config.name.clone());
         }
         let registry = Registry::new(self.names, order);
-        let mut scope = Scope::of_program(dock, peer, self.asker, registry);
+        let lanes = Lanes::new(self.drain);
+        let mut scope = Scope::of_program(dock, peer, self.asker, (registry, lanes));
         scope.store = self.catalogs;
         let add = |config: ServerConfig| {
             let server = Arc::new(Server::new(Arc::new(config), &scope.pool, scope.store.as_ref()));

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 
 use super::Host;
-use super::scope::Agent;
 use super::server::Server;
 use crate::ask::{self, Asker, Consented};
 use crate::error::{Error, Result};
 use crate::event::{Arguments, Entry, Event, Fact, Kind, Redacted, Verdict};
 use crate::names::ToolName;
-use crate::policy::{CallPermit, Decision, Reach, Subject, Wanted};
+use crate::policy::{CallPermit, Decision, Reach, Subject, Tainted, Wanted};
 use crate::store::{Approvals, Request, Standing};
 use crate::wire::Json;
 
@@ -29,9 +28,25 @@ impl Host {
         arguments: impl FnOnce() -> Redacted,
         caller: Option<&Arc<dyn Asker>>,
     ) -> Result<Permitted> {
+        match decision {
+            Decision::Permit(permit) => Ok((permit, None)),
+            // Put aside: most calls do not come this way, and should not be larger for it.
+            decision => Box::pin(self.permit_asked(decision, again, arguments, caller)).await,
+        }
+    }
+
+    async fn permit_asked(
+        &self,
+        decision: Decision,
+        again: impl FnOnce() -> Result<Decision>,
+        arguments: impl FnOnce() -> Redacted,
+        caller: Option<&Arc<dyn Asker>>,
+    ) -> Result<Permitted> {
         let agent = match (decision, &self.scope.agent) {
             (Decision::Permit(permit), _) => return Ok((permit, None)),
-            (Decision::Ask(wanted), None) => return Err(wanted.refused()),
+            (Decision::Ask(wanted), None) => {
+                return self.ask_or_refuse(&self.scope.asker, wanted, arguments()).await;
+            }
             (Decision::Ask(_), Some(agent)) => agent,
         };
         // One answer of an agent's person serves everyone who waits for it. A caller is asked about each of its calls.
@@ -44,26 +59,12 @@ impl Host {
             Decision::Ask(wanted) => wanted,
         };
         let shown = arguments();
-        let fact = self.asked_about(&wanted, &shown);
         let Some(queue) = &self.core.approvals else {
-            let asker = caller.unwrap_or(&self.scope.asker);
-            return match self.ask_now(agent, asker, wanted, shown, fact).await {
-                Ok(permitted) => permitted,
-                Err((wanted, fact)) => {
-                    let refused = Err(wanted.refused());
-                    self.note_answer(
-                        Fact { verdict: Some(Verdict::Deny), ..fact },
-                        "nobody was there to be asked",
-                    )
-                    .await;
-                    refused
-                }
-            };
+            return self.ask_or_refuse(caller.unwrap_or(&self.scope.asker), wanted, shown).await;
         };
+        let fact = self.asked_about(&wanted, &shown);
         let session = queue.session(agent.owner.0);
-        let (server, identity) = (wanted.server().clone(), wanted.identity().clone());
-        let request =
-            Request::new((&self.scope.caller, session), (&server, &identity), wanted.tool(), &shown);
+        let request = Request::new(session, &wanted, &shown);
         if let Some(standing) = queue.claim(&request).await? {
             return self.by_queue(wanted, standing, fact).await;
         }
@@ -72,7 +73,7 @@ impl Host {
             None => Some(&self.scope.asker),
         };
         let (wanted, fact) = match asker {
-            Some(asker) => match self.ask_now(agent, asker, wanted, shown, fact).await {
+            Some(asker) => match self.ask_now(asker, wanted, shown, fact).await {
                 Ok(permitted) => return permitted,
                 Err(unanswered) => unanswered,
             },
@@ -97,18 +98,43 @@ impl Host {
 
     async fn judge_use(&self, server: &Server, method: &ToolName) -> Result<Option<String>> {
         let policy = self.core.policy.now();
-        let subject = Subject::Server { config: &server.config, identity: &server.identity };
+        let subject =
+            Subject::Server { config: &server.config, identity: &server.identity, definition: None };
         let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, method));
-        let Some(decision) = judge() else { return Ok(None) };
-        let again = || judge().unwrap_or_else(|| Err(Error::Internal("the agent is gone".into())));
+        let taint = || self.scope.taint.get();
+        let of_program =
+            || policy.judge_program_use(&self.scope.caller, &subject, method, taint().as_deref());
+        let judge = || judge().unwrap_or_else(|| Ok(of_program()));
         let arguments = || Redacted::new(Json::empty_object(), server.redactor.clone());
-        self.permit(decision?, again, arguments, None).await.map(|(_, rule)| rule)
+        let (_, rule) = self.permit(judge()?, judge, arguments, None).await?;
+        if policy.taints(&server.config.name, None) {
+            let (server, tool) = (server.config.name.clone(), method.clone());
+            self.scope.taint.set(|| Tainted { server, tool });
+        }
+        Ok(rule)
+    }
+
+    /// Asks whoever is there. If nobody is, the answer is no.
+    async fn ask_or_refuse(
+        &self,
+        asker: &Arc<dyn Asker>,
+        wanted: Wanted,
+        shown: Redacted,
+    ) -> Result<Permitted> {
+        let fact = self.asked_about(&wanted, &shown);
+        match self.ask_now(asker, wanted, shown, fact).await {
+            Ok(permitted) => permitted,
+            Err((wanted, fact)) => {
+                let fact = Fact { verdict: Some(Verdict::Deny), rule: Some("consent".into()), ..fact };
+                self.note_answer(fact, "nobody was there to be asked").await;
+                Err(wanted.refused())
+            }
+        }
     }
 
     /// Asks whoever is there. An error: nobody was.
     async fn ask_now(
         &self,
-        agent: &Agent,
         asker: &Arc<dyn Asker>,
         wanted: Wanted,
         shown: Redacted,
@@ -116,12 +142,16 @@ impl Host {
     ) -> Result<Result<Permitted>, (Wanted, Fact)> {
         let (identity, server, tool) =
             (wanted.identity().clone(), wanted.server().clone(), wanted.tool().clone());
+        let flows = wanted.flow().is_some();
         let (permit, reach) = match ask::consent(asker, wanted, shown).await {
             Consented::Said(permit, reach) => (permit, reach),
             Consented::Nothing(wanted) => return Err((wanted, fact)),
         };
-        if let (Ok(_), Some(reach)) = (&permit, reach) {
-            agent.remember(|grants| grants.with(&identity, &tool, reach));
+        if let (Ok(_), Some(reach), Some(agent)) = (&permit, reach, &self.scope.agent) {
+            agent.remember(|grants| match reach {
+                Reach::Tool if flows => grants.with_flow(&identity, &tool),
+                reach => grants.with(&identity, &tool, reach),
+            });
         }
         let verdict = if permit.is_ok() { Verdict::Allow } else { Verdict::Deny };
         let fact = Fact { verdict: Some(verdict), rule: Some("consent".into()), ..fact };

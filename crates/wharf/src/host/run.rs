@@ -21,7 +21,7 @@ use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{Decision, Subject};
+use crate::policy::{Decision, Subject, Tainted};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::Transaction;
 use crate::wire::Json;
@@ -45,7 +45,10 @@ impl Host {
         let target = self.scope.target(route);
         let relayed = options.relayed.clone();
         let ended = match (&target, &transaction) {
-            (Ok(Target::Server(server)), _) => self.run_remote(server, &mut errand, options).await,
+            (Ok(Target::Server(server)), _) => {
+                let ended = self.run_remote(server, &mut errand, options).await;
+                ended.and_then(|raw| server.scanned_result(route.tool.name.as_str(), raw))
+            }
             (Ok(Target::Function(function)), Some(transaction)) => {
                 self.run_local(function, transaction, &mut errand, options).await
             }
@@ -96,13 +99,18 @@ impl Host {
         options: CallOptions<'_>,
     ) -> Result<Json> {
         let (route, arguments) = (errand.route, errand.arguments);
-        let _on_duty = server.duty.enter().ok_or_else(|| gone(route))?;
+        let _on_duty = server.duty().enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
         let caller = self.caller(&options);
-        let subject = Subject::Server { config: &server.config, identity: &server.identity };
-        let decision = self.judge(caller, &subject, tool)?;
+        let subject = server.subject(&route.tool);
+        let mut decision = self.judge(caller, &subject, tool)?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
         let mut definition = self.confirmed(server, route).await?;
+        let subject = server.subject(&definition);
+        if !Arc::ptr_eq(&definition, &route.tool) {
+            // What was judged may be another definition than the one that will be called.
+            decision = self.judge(caller, &subject, tool)?;
+        }
         let checked = self.check(&server.config.name, &definition, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
         let relayed = options.relayed.as_ref();
@@ -115,6 +123,7 @@ impl Host {
         if server.is_unconfirmed() {
             // It is another connection than the one that was looked at: an answer may take its time.
             definition = self.confirmed(server, route).await?;
+            self.judge(caller, &server.subject(&definition), tool)?;
             let checked = self.check(&server.config.name, &definition, arguments).await;
             checked.map_err(|error| about(error, shown))?;
         }
@@ -123,6 +132,7 @@ impl Host {
         let (hard_timeout, private) = (options.hard_timeout, way.private);
         let tool = &definition;
         let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, relayed, private };
+        self.taint(&server.config.name, &definition.name);
         let mut on_progress = options.on_progress;
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
         match call::send(&way.connection, &call, asker, first).await {
@@ -137,12 +147,16 @@ impl Host {
 
     /// A tool's definition as its server gives it now, where what is known may be from an earlier run.
     async fn confirmed(&self, server: &Arc<Server>, route: &Route) -> Result<Arc<Tool>> {
-        if !server.is_unconfirmed() {
-            return Ok(Arc::clone(&route.tool));
+        let locked = server.is_locked();
+        if !server.is_unconfirmed() && !(locked && self.scope.has_changed(route)) {
+            let last = server.last_tools().filter(|_| locked);
+            // A route may be older than what its server was last seen to offer.
+            return match last {
+                Some(seen) => seen.definition(route),
+                None => Ok(Arc::clone(&route.tool)),
+            };
         }
-        let tools = self.confirm(server).await?.tools;
-        let now = tools.iter().find(|tool| tool.name == route.tool.name).cloned();
-        now.ok_or_else(|| gone(route))
+        self.confirm(server).await?.definition(route)
     }
 
     async fn run_local(
@@ -177,6 +191,7 @@ impl Host {
         let idle = options.timeout.or(function.timeout).unwrap_or(FOREVER).min(FOREVER);
         let hard = options.hard_timeout.unwrap_or(idle.saturating_mul(HARD_FACTOR)).min(FOREVER);
         let times = Times { idle, hard, asking: Arc::clone(&context.asking) };
+        self.taint(&function.set, tool);
         let running = function.run(arguments.clone(), context);
         let ended = watch(running, reports, options.on_progress, &times).await;
         let server = function.set.clone();
@@ -213,9 +228,19 @@ impl Host {
         self.core.policy.with(|policy| {
             match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
                 Some(decision) => decision,
-                None => policy.permit_subject(caller, subject, tool).map(Decision::Permit),
+                None => {
+                    let taint = self.scope.taint.get();
+                    policy.judge_program(caller, subject, tool, taint.as_deref())
+                }
             }
         })
+    }
+
+    /// Marks this scope, if what is called now is private. Before it is sent: no answer of it can come before the mark.
+    fn taint(&self, server: &ServerName, tool: &ToolName) {
+        if self.core.policy.with(|policy| policy.taints(server, Some(tool))) {
+            self.scope.taint.set(|| Tainted { server: server.clone(), tool: tool.clone() });
+        }
     }
 
     /// Why a tool that is there is not shown here, if permission is the reason.
@@ -232,8 +257,7 @@ impl Host {
         let Some(route) = find(&agent.shared.registry.snapshot()).filter(given) else { return Ok(()) };
         match self.scope.target(&route)? {
             Target::Server(server) => {
-                let subject = Subject::Server { config: &server.config, identity: &server.identity };
-                self.judge(&self.scope.caller, &subject, &route.tool.name).map(drop)
+                self.judge(&self.scope.caller, &server.subject(&route.tool), &route.tool.name).map(drop)
             }
             Target::Function(function) => {
                 let subject = Subject::Local { set: &function.set, ask: function.ask };
@@ -255,15 +279,18 @@ impl Host {
                 // A function may pass on what any server said.
                 _ => self.scope.redactor(),
             };
-            let shown = Redacted::new(arguments.clone(), redactor);
-            let (server, tool) = (route.server.clone(), route.tool.name.clone());
-            let told = Invocation::of(caller, server, tool, shown);
-            let mut told = told.with_result(outcome.raw.clone(), arguments);
-            told.local = route.source == Source::Local;
-            told.success = outcome.success;
-            told.error = outcome.error.as_ref().map(Error::kind);
-            told.took = outcome.took;
-            Event::ToolInvoked(Arc::new(told))
+            let (arguments, result) = Redacted::of_call(arguments, &outcome.raw, redactor);
+            Event::ToolInvoked(Arc::new(Invocation {
+                caller,
+                server: route.server.clone(),
+                tool: route.tool.name.clone(),
+                local: route.source == Source::Local,
+                arguments,
+                result,
+                success: outcome.success,
+                error: outcome.error.as_ref().map(Error::kind),
+                took: outcome.took,
+            }))
         });
     }
 }

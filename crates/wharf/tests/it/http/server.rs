@@ -308,10 +308,12 @@ pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
         peer,
         events: Bus::default(),
         eras: Arc::new(EraMemory::default()),
+        logins: wharf::connect::Logins::new(Arc::new(wharf::connect::TokenMemory::default())),
         client_info: Json::of(&serde_json::json!({"name": "test", "version": "0"})),
         grace: Duration::from_secs(2),
         retry_pause: Duration::from_millis(250),
         leaving: wharf::connect::Leaving::default(),
+        packages: None,
     }
 }
 
