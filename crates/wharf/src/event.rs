@@ -333,6 +333,11 @@ impl Redacted {
         Self { json, redactor, told: None }
     }
 
+    /// All of it, for what must be bound to exactly this. It is never shown.
+    pub(crate) fn unredacted(&self) -> &Json {
+        &self.json
+    }
+
     /// What a tool was told and what it said, as an event carries them. A tool may say again what it was told.
     pub(crate) fn of_call(arguments: &Json, result: &Json, redactor: Redactor) -> (Self, Self) {
         let (told, eraser) = if arguments.bytes().len() <= KEPT {
@@ -342,11 +347,6 @@ impl Redacted {
         };
         let said = Self { json: kept(result), redactor: eraser, told };
         (Self { json: kept(arguments), redactor, told: None }, said)
-    }
-
-    /// All of it, for what must be bound to exactly this. It is never shown.
-    pub(crate) fn unredacted(&self) -> &Json {
-        &self.json
     }
 
     /// Erases the known secrets, and those of what the tool was told.

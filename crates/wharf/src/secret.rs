@@ -250,25 +250,41 @@ impl fmt::Debug for Redactor {
 /// Whether a name of a variable, a header or a flag looks like it carries a credential.
 pub fn is_credential_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace('-', "_");
-    let words = [
-        "TOKEN",
-        "SECRET",
-        "PASSWORD",
-        "PASSWD",
-        "PASSPHRASE",
-        "CREDENTIAL",
-        "PRIVATE_KEY",
-        "API_KEY",
-        "APIKEY",
-        "ACCESS_KEY",
-        "AUTHORIZATION",
-        "COOKIE",
-    ];
-    words.iter().any(|w| name.contains(w))
+    CREDENTIAL_WORDS.iter().any(|w| name.contains(w))
         || name.ends_with("_KEY")
         || name.ends_with("_PAT")
         || name == "AUTH"
         || name.ends_with("_AUTH")
+}
+
+/// What stands in the names of credentials.
+const CREDENTIAL_WORDS: [&str; 12] = [
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "PRIVATE_KEY",
+    "API_KEY",
+    "APIKEY",
+    "ACCESS_KEY",
+    "AUTHORIZATION",
+    "COOKIE",
+];
+
+/// Whether a text of JSON may have a credential in it, by name or by shape. A quick look: if it says no, there is none.
+pub(crate) fn may_hold_credential(json: &str) -> bool {
+    // What is escaped reads otherwise.
+    if json.contains('\\') {
+        return true;
+    }
+    let upper = json.to_ascii_uppercase();
+    let named =
+        CREDENTIAL_WORDS.iter().any(|word| upper.contains(word) || upper.contains(&word.replace('_', "-")));
+    // Endings of names, and the two schemes that stand before a credential.
+    let ends = ["KEY\"", "PAT\"", "AUTH\"", "BASIC ", "BEARER "];
+    named || ends.iter().any(|end| upper.contains(end)) || matches!(erase_credentials(json), Cow::Owned(_))
 }
 
 /// Whether a value has the shape of a credential that well-known services hand out.

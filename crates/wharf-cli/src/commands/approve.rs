@@ -186,11 +186,12 @@ fn words(waiting: &Waiting) -> String {
         .and_then(|value| serde_json::to_string_pretty(&value));
     let arguments = pretty.unwrap_or_else(|_| waiting.arguments.clone());
     format!(
-        "{}: `{}` wants to call `{}` of `{}`, since {}, with\n{}",
+        "{}: `{}` wants to call `{}` of `{}`{}, since {}, with\n{}",
         waiting.id,
         Escaped(&waiting.caller),
         Escaped(&waiting.tool),
         waiting.server,
+        waiting.why.as_ref().map_or_else(String::new, |why| format!(" ({})", Escaped(why))),
         super::audit::local(waiting.created),
         EscapedLines(&arguments),
     )
@@ -207,6 +208,7 @@ fn shape(waiting: &Waiting) -> Value {
         "server": waiting.server,
         "tool": waiting.tool,
         "arguments": arguments,
+        "why": waiting.why,
     })
 }
 

@@ -6,6 +6,7 @@
     reason = "a test may fail loudly"
 )]
 
+mod approve;
 mod audit;
 mod call;
 mod clients;

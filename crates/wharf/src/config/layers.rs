@@ -62,12 +62,12 @@ pub struct Config {
     pub callers: Option<CallerTable>,
     /// How callers of the gateway are received.
     pub gateway: GatewaySettings,
-    /// What holds private data, reaches the open world, or destroys.
-    pub flow: FlowSettings,
     /// Where the record is kept.
     pub audit: AuditSettings,
     /// How calls that somebody must allow are waited for.
     pub approvals: ApprovalSettings,
+    /// What holds private data, reaches the open world, or destroys.
+    pub flow: FlowSettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
     pub problems: Vec<Problem>,
     /// What is doubtful, but changed nothing.
@@ -231,11 +231,6 @@ impl Layers<'_> {
             own_only(entry, source, is_project, "who calls the gateway")?;
             gateway.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
-        let mut flow = self.config.flow.clone();
-        if let Some(node) = parts.flow {
-            // A label only ever takes away, so a project may give some too.
-            flow.apply(node, source).map_err(Refusal::Invalid)?;
-        }
         let mut audit = self.config.audit.clone();
         if let Some(entry) = parts.audit {
             own_only(entry, source, is_project, "what is on record")?;
@@ -245,6 +240,11 @@ impl Layers<'_> {
         if let Some(entry) = parts.approvals {
             own_only(entry, source, is_project, "who allows calls")?;
             approvals.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
+        let mut flow = self.config.flow.clone();
+        if let Some(node) = parts.flow {
+            // A label only ever takes away, so a project may give some too.
+            flow.apply(node, source).map_err(Refusal::Invalid)?;
         }
         self.config.policy = policy;
         self.config.flow = flow;

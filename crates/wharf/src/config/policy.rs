@@ -28,11 +28,11 @@ pub struct PolicySettings {
     pub arguments_allow: Vec<Vec<String>>,
     /// Whether servers on private network addresses may be reached. Defaults to false.
     pub private_networks: bool,
+    /// Tools for which somebody is asked at each call of an agent or a caller. Defaults to none.
+    pub ask: Vec<ToolPattern>,
     /// What is done about what the scan finds. `None` means it was not said: then what servers offer is scanned and
     /// reported, and results are not looked at.
     pub scan: Option<ScanRule>,
-    /// Tools for which somebody is asked at each call of an agent or a caller. Defaults to none.
-    pub ask: Vec<ToolPattern>,
 }
 
 /// What is done about what the scan finds in what servers offer and answer. Each does more than the one before it.
@@ -68,8 +68,8 @@ const KEYS: [&str; 9] = [
     "env_allow",
     "arguments_allow",
     "private_networks",
-    "scan",
     "ask",
+    "scan",
 ];
 
 // === impl PolicySettings ===
@@ -85,8 +85,8 @@ impl Default for PolicySettings {
             env_allow: Vec::new(),
             arguments_allow: Vec::new(),
             private_networks: false,
-            scan: None,
             ask: Vec::new(),
+            scan: None,
         }
     }
 }
@@ -101,8 +101,8 @@ struct Written {
     env_allow: Option<Vec<String>>,
     arguments_allow: Option<Vec<Vec<String>>>,
     private_networks: Option<bool>,
-    scan: Option<ScanRule>,
     ask: Option<Vec<ToolPattern>>,
+    scan: Option<ScanRule>,
 }
 
 /// Applies the table of a file that may say anything: the user's own, or one named on the command line.
@@ -129,10 +129,10 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
     if let Some(private) = written.private_networks {
         to.private_networks = private;
     }
-    to.scan = written.scan.or(to.scan);
     if let Some(ask) = written.ask {
         to.ask = ask;
     }
+    to.scan = written.scan.or(to.scan);
     Ok(())
 }
 
@@ -192,14 +192,14 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         Some(private) => next.private_networks = private,
         None => {}
     }
+    // To be asked more often is to be allowed less.
+    next.ask.extend(written.ask.into_iter().flatten());
     if let Some(scan) = written.scan {
         if scan < to.scan.unwrap_or(ScanRule::Warn) {
             return Err(widens("scan", "would look less closely"));
         }
         next.scan = Some(scan);
     }
-    // To be asked more often is to be allowed less.
-    next.ask.extend(written.ask.into_iter().flatten());
     *to = next;
     Ok(())
 }
@@ -270,8 +270,8 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "env_allow" => written.env_allow = Some(texts(entry, source)?),
             "arguments_allow" => written.arguments_allow = Some(command_lines(entry, source)?),
             "private_networks" => written.private_networks = Some(flag(entry, source)?),
-            "scan" => written.scan = Some(scan_rule(entry, source)?),
             "ask" => written.ask = Some(patterns(entry, source)?),
+            "scan" => written.scan = Some(scan_rule(entry, source)?),
             unknown => {
                 let message = format!("unknown rule {} in `[policy]`", shown(unknown));
                 let problem = source.problem(&entry.key_span, message);

@@ -121,13 +121,8 @@ impl Dock {
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
         self.trail.ready()?;
         let opened = self.open_unrecorded(config).await;
-        self.trail.record(|| match (&opened, &config.transport) {
-            (Ok(_), _) => Fact { outcome: Some("ok"), ..Fact::new(Kind::Connect).of(&config.name).allowed() },
-            (Err(error @ (Error::CommandNotAllowed { .. } | Error::Denied { .. })), Transport::Stdio(_)) => {
-                Fact::new(Kind::Launch).of(&config.name).failed(error)
-            }
-            (Err(error), _) => Fact::new(Kind::Connect).of(&config.name).failed(error),
-        });
+        let starts = matches!(config.transport, Transport::Stdio(_));
+        self.trail.record(|| Fact::of_opening(&config.name, starts, opened.as_ref().err()));
         opened
     }
 

@@ -3,6 +3,7 @@
 //! In: whatever a room decides or does. Out: a [`Fact`] that costs a few references to make. It is written out, hashed
 //! and redacted by whoever keeps the record, not here.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +12,9 @@ use sha2::{Digest, Sha256};
 use super::Redacted;
 use crate::error::Error;
 use crate::names::{CallerName, ServerName, ToolName};
+use crate::secret::may_hold_credential;
 use crate::text::Foreign;
+use crate::wire::Json;
 
 /// Something that must be on record.
 #[derive(Clone, Debug)]
@@ -123,6 +126,17 @@ impl Fact {
             took: None,
             arguments: None,
             reason: None,
+        }
+    }
+
+    /// A connection was made, or not. A program that may not be started is a start that was refused.
+    pub(crate) fn of_opening(server: &ServerName, starts: bool, failed: Option<&Error>) -> Self {
+        match failed {
+            None => Self { outcome: Some("ok"), ..Self::new(Kind::Connect).of(server).allowed() },
+            Some(error @ (Error::CommandNotAllowed { .. } | Error::Denied { .. })) if starts => {
+                Self::new(Kind::Launch).of(server).failed(error)
+            }
+            Some(error) => Self::new(Kind::Connect).of(server).failed(error),
         }
     }
 
@@ -252,6 +266,16 @@ impl Arguments {
             Body::Whole(arguments) => digest(arguments.json.bytes()),
             Body::Digest(digest) => *digest,
         }
+    }
+
+    /// What may be seen of them, on one line; `None` if they are large. What holds no secret is as it was.
+    pub fn to_shown(&self) -> Option<Json> {
+        let shown = self.shown()?;
+        let text = shown.json.as_str();
+        let as_it_was = !text.contains(['\n', '\r'])
+            && !may_hold_credential(text)
+            && matches!(shown.redactor.redact(text), Cow::Borrowed(_));
+        Some(if as_it_was { shown.json.clone() } else { Json::from(shown.to_value()) })
     }
 
     /// What may be seen of them; `None` if they are large.

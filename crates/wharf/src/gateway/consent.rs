@@ -25,8 +25,9 @@ pub(super) fn ask(asker: &impl Asker, server: &ServerName, question: Question) -
     let shown = &all[..all.floor_char_boundary(SHOWN)];
     let more =
         if shown.len() < all.len() { format!(" … ({} bytes in all)", all.len()) } else { String::new() };
+    let why = consent.reason.as_ref().map_or_else(String::new, |reason| format!(" ({})", Escaped(reason)));
     let message = format!(
-        "May `{}` be called on `{server}` with these arguments? {}{more}",
+        "May `{}` be called on `{server}`{why} with these arguments? {}{more}",
         Escaped(consent.tool.as_str()),
         Escaped(shown),
     );

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -174,11 +173,11 @@ impl Desk {
     ) -> Result<Json, RpcError> {
         match method {
             method::TOOLS_LIST => {
-                let known = scope.known_tools().boxed().await;
+                let known = Box::pin(scope.known_tools()).await;
                 self.lists.tools(&known.snapshot, apps::are_known(visit), params)
             }
-            method::TOOLS_CALL => self.call(scope, params, visit).boxed().await,
-            _ => self.offered(scope, method, params, visit).boxed().await,
+            method::TOOLS_CALL => Box::pin(self.call(scope, params, visit)).await,
+            _ => Box::pin(self.offered(scope, method, params, visit)).await,
         }
     }
 
@@ -197,7 +196,13 @@ impl Desk {
             }
             Some(route) => (name, Some(route)),
         };
-        if route.is_some_and(|route| !self.apps.may_call(scope.agent(), route, visit)) {
+        if let Some(route) = route.filter(|route| !self.apps.may_call(scope.agent(), route, visit)) {
+            let refused = Error::Denied {
+                what: format!("tool `{}` of `{}`", route.tool.name, route.server),
+                rule: "the tool's own `visibility`: it is for apps alone".into(),
+                hint: "call it from its app".into(),
+            };
+            scope.refuse(route, &refused).await;
             return Err(invalid("unknown tool"));
         }
         let server = route.map(|route| route.server.clone());

@@ -43,9 +43,9 @@ pub struct HostBuilder {
     grace: Duration,
     retry_pause: Duration,
     drain: Duration,
-    packages: Option<PackageOptions>,
     trail: Trail,
     approvals: Option<Approvals>,
+    packages: Option<PackageOptions>,
 }
 
 impl Default for HostBuilder {
@@ -67,9 +67,9 @@ impl Default for HostBuilder {
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
-            packages: None,
             trail: Trail::default(),
             approvals: None,
+            packages: None,
         }
     }
 }
@@ -199,14 +199,6 @@ impl HostBuilder {
         self
     }
 
-    /// How packages are fetched, in a step of its own, for servers that run confined. Defaults to none: their launchers
-    /// would have to fetch them, and have no network.
-    #[must_use]
-    pub fn packages(mut self, options: PackageOptions) -> Self {
-        self.packages = Some(options);
-        self
-    }
-
     /// Where it is kept what was decided and done: an [`Audit`](crate::store::Audit). With it, nothing runs that cannot
     /// be written down. Defaults to nowhere.
     #[must_use]
@@ -220,6 +212,14 @@ impl HostBuilder {
     #[must_use]
     pub fn approvals(mut self, approvals: Approvals) -> Self {
         self.approvals = Some(approvals);
+        self
+    }
+
+    /// How packages are fetched, in a step of its own, for servers that run confined. Defaults to none: their launchers
+    /// would have to fetch them, and have no network.
+    #[must_use]
+    pub fn packages(mut self, options: PackageOptions) -> Self {
+        self.packages = Some(options);
         self
     }
 

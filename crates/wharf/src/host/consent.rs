@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use super::Host;
-use super::scope::Agent;
 use super::server::Server;
 use crate::ask::{self, Asker, Consented};
 use crate::error::{Error, Result};
@@ -29,13 +28,24 @@ impl Host {
         arguments: impl FnOnce() -> Redacted,
         caller: Option<&Arc<dyn Asker>>,
     ) -> Result<Permitted> {
+        match decision {
+            Decision::Permit(permit) => Ok((permit, None)),
+            // Put aside: most calls do not come this way, and should not be larger for it.
+            decision => Box::pin(self.permit_asked(decision, again, arguments, caller)).await,
+        }
+    }
+
+    async fn permit_asked(
+        &self,
+        decision: Decision,
+        again: impl FnOnce() -> Result<Decision>,
+        arguments: impl FnOnce() -> Redacted,
+        caller: Option<&Arc<dyn Asker>>,
+    ) -> Result<Permitted> {
         let agent = match (decision, &self.scope.agent) {
             (Decision::Permit(permit), _) => return Ok((permit, None)),
             (Decision::Ask(wanted), None) => {
-                return match ask::consent(&self.scope.asker, wanted, arguments()).await {
-                    Consented::Said(permit, _) => permit.map(|permit| (permit, Some("consent".into()))),
-                    Consented::Nothing(wanted) => Err(wanted.refused()),
-                };
+                return self.ask_or_refuse(&self.scope.asker, wanted, arguments()).await;
             }
             (Decision::Ask(_), Some(agent)) => agent,
         };
@@ -49,26 +59,12 @@ impl Host {
             Decision::Ask(wanted) => wanted,
         };
         let shown = arguments();
-        let fact = self.asked_about(&wanted, &shown);
         let Some(queue) = &self.core.approvals else {
-            let asker = caller.unwrap_or(&self.scope.asker);
-            return match self.ask_now(agent, asker, wanted, shown, fact).await {
-                Ok(permitted) => permitted,
-                Err((wanted, fact)) => {
-                    let refused = Err(wanted.refused());
-                    self.note_answer(
-                        Fact { verdict: Some(Verdict::Deny), ..fact },
-                        "nobody was there to be asked",
-                    )
-                    .await;
-                    refused
-                }
-            };
+            return self.ask_or_refuse(caller.unwrap_or(&self.scope.asker), wanted, shown).await;
         };
+        let fact = self.asked_about(&wanted, &shown);
         let session = queue.session(agent.owner.0);
-        let (server, identity) = (wanted.server().clone(), wanted.identity().clone());
-        let request =
-            Request::new((&self.scope.caller, session), (&server, &identity), wanted.tool(), &shown);
+        let request = Request::new(session, &wanted, &shown);
         if let Some(standing) = queue.claim(&request).await? {
             return self.by_queue(wanted, standing, fact).await;
         }
@@ -77,7 +73,7 @@ impl Host {
             None => Some(&self.scope.asker),
         };
         let (wanted, fact) = match asker {
-            Some(asker) => match self.ask_now(agent, asker, wanted, shown, fact).await {
+            Some(asker) => match self.ask_now(asker, wanted, shown, fact).await {
                 Ok(permitted) => return permitted,
                 Err(unanswered) => unanswered,
             },
@@ -118,10 +114,27 @@ impl Host {
         Ok(rule)
     }
 
+    /// Asks whoever is there. If nobody is, the answer is no.
+    async fn ask_or_refuse(
+        &self,
+        asker: &Arc<dyn Asker>,
+        wanted: Wanted,
+        shown: Redacted,
+    ) -> Result<Permitted> {
+        let fact = self.asked_about(&wanted, &shown);
+        match self.ask_now(asker, wanted, shown, fact).await {
+            Ok(permitted) => permitted,
+            Err((wanted, fact)) => {
+                let fact = Fact { verdict: Some(Verdict::Deny), rule: Some("consent".into()), ..fact };
+                self.note_answer(fact, "nobody was there to be asked").await;
+                Err(wanted.refused())
+            }
+        }
+    }
+
     /// Asks whoever is there. An error: nobody was.
     async fn ask_now(
         &self,
-        agent: &Agent,
         asker: &Arc<dyn Asker>,
         wanted: Wanted,
         shown: Redacted,
@@ -134,7 +147,7 @@ impl Host {
             Consented::Said(permit, reach) => (permit, reach),
             Consented::Nothing(wanted) => return Err((wanted, fact)),
         };
-        if let (Ok(_), Some(reach)) = (&permit, reach) {
+        if let (Ok(_), Some(reach), Some(agent)) = (&permit, reach, &self.scope.agent) {
             agent.remember(|grants| match reach {
                 Reach::Tool if flows => grants.with_flow(&identity, &tool),
                 reach => grants.with(&identity, &tool, reach),

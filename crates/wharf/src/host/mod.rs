@@ -45,7 +45,7 @@ pub use reconcile::Changes;
 pub use session::{Docking, Session, SessionBuilder};
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -56,7 +56,7 @@ use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
 use crate::connect::Berth;
 use crate::error::{Error, Result};
-use crate::event::{Bus, Trail};
+use crate::event::Bus;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::net::HttpClient;
 use crate::outcome::Outcome;
@@ -139,11 +139,6 @@ impl Host {
     /// Where events come out.
     pub fn events(&self) -> &Bus {
         &self.core.events
-    }
-
-    /// Where it is kept what is decided and done.
-    pub(crate) fn trail(&self) -> &Trail {
-        &self.scope.pool.dock().trail
     }
 
     /// What decides where this program may go, and what goes there.
@@ -471,28 +466,6 @@ fn unknown_of<'a>(
     }
     let hint = builder::did_you_mean(tool, known.map(ToolName::as_str));
     Error::UnknownTool { name: format!("{server}/{tool}"), hint }
-}
-
-// === impl Core ===
-
-impl Core {
-    /// A number for a new session.
-    fn next(&self) -> u64 {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.0 += 1;
-        sessions.0
-    }
-
-    fn enlist(&self, scope: &Arc<Scope>) {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.1.retain(|known| known.strong_count() > 0);
-        sessions.1.push(Arc::downgrade(scope));
-    }
-
-    fn scopes(&self) -> Vec<Arc<Scope>> {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.1.iter().filter_map(Weak::upgrade).collect()
-    }
 }
 
 // === impl ServerRef ===

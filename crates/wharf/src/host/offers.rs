@@ -191,17 +191,12 @@ impl Host {
             let mut way = self.scope.way(&server, relayed.as_deref()).await?;
             let private = way.private;
             let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
-            let asked =
-                Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
+            let relayed = relayed.as_ref();
+            let asked = Asked { asker, relayed, private, ..self.asked(&server, &mut options) };
             let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
                 Err(error) if error.is_retryable() && !way.connection.is_open() => {
                     way.again(&server).await?;
-                    let asked = Asked {
-                        asker,
-                        relayed: relayed.as_ref(),
-                        private,
-                        ..self.asked(&server, &mut options)
-                    };
+                    let asked = Asked { asker, relayed, private, ..self.asked(&server, &mut options) };
                     call::forward(&way.connection, (part, method, about), params, asked).await
                 }
                 ended => ended,

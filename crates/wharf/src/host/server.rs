@@ -37,10 +37,10 @@ pub(super) struct Server {
     /// What the program itself demands of a call, by tool.
     pub(super) demands: ArcSwap<HashMap<ToolName, Demand>>,
     pub(super) berth: Berth,
-    /// If it is what one caller sees of a shared server.
-    pub(super) view: Option<View>,
     /// Where it is kept which of its tools cannot be used.
     trail: Trail,
+    /// If it is what one caller sees of a shared server.
+    pub(super) view: Option<View>,
     /// How many use it now.
     duty: Duty,
     /// What earlier runs saw. `None` where nobody keeps it.
@@ -94,8 +94,8 @@ impl Server {
             redactor,
             demands: ArcSwap::default(),
             berth,
-            view: None,
             trail: pool.dock().trail.clone(),
+            view: None,
             duty: Duty::default(),
             pins,
             tools: Shelf::new(ListKind::Tools),
@@ -117,8 +117,8 @@ impl Server {
             redactor: of.redactor.clone(),
             demands: ArcSwap::default(),
             berth: lane.berth.clone(),
-            view: Some(View { of: Arc::clone(of), lane }),
             trail: of.trail.clone(),
+            view: Some(View { of: Arc::clone(of), lane }),
             duty: Duty::default(),
             pins: Some(pins),
             tools: Shelf::new(ListKind::Tools),

@@ -4,15 +4,15 @@
 //! permission and sees its own connections, then the shared ones, and never another agent's.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Host;
 use super::docking::Opening;
 use super::scope::{Agent, Scope};
 use super::server::Server;
+use super::{Core, Host};
 use crate::ask::Asker;
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
@@ -70,6 +70,28 @@ impl Host {
             relays: false,
             taint: None,
         }
+    }
+}
+
+// === impl Core ===
+
+impl Core {
+    /// A number for a new session.
+    pub(super) fn next(&self) -> u64 {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.0 += 1;
+        sessions.0
+    }
+
+    pub(super) fn enlist(&self, scope: &Arc<Scope>) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.1.retain(|known| known.strong_count() > 0);
+        sessions.1.push(Arc::downgrade(scope));
+    }
+
+    pub(super) fn scopes(&self) -> Vec<Arc<Scope>> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.1.iter().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Host;
 use super::scope::Target;
 use crate::error::{Error, Result};
-use crate::event::{Arguments, End, Entry, Fact, Kind, Named, Redacted};
+use crate::event::{Arguments, End, Entry, Fact, Kind, Named, Redacted, Trail};
 use crate::names::CallerName;
 use crate::outcome::Outcome;
 use crate::registry::Route;
@@ -24,6 +24,11 @@ pub(super) struct Errand<'a> {
 }
 
 impl Host {
+    /// Where it is kept what is decided and done.
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.scope.pool.dock().trail
+    }
+
     /// A fact about what a caller does here.
     pub(super) fn fact(&self, kind: Kind, caller: &CallerName) -> Fact {
         Fact::new(kind).by(caller, self.scope.agent.as_ref().map(|agent| agent.owner.0))
@@ -72,6 +77,12 @@ impl Host {
                 self.trail().note(refused).await;
             }
         }
+    }
+
+    /// Puts a call on record that was refused before it came here.
+    pub(crate) async fn refuse(&self, route: &Route, error: &Error) {
+        let fact = || self.fact(Kind::Call, &self.scope.caller).of(&route.server);
+        self.trail().note(|| fact().tool(&route.tool.name).failed(error)).await;
     }
 
     /// A call for which no tool was found, or none that may be seen: an outcome, and on record.

@@ -77,11 +77,11 @@ struct Rules {
     env_allowed: BTreeSet<String>,
     private_networks: bool,
     allowed_argv: BTreeSet<Vec<String>>,
+    asked: Vec<ToolPattern>,
     /// What was accepted; `None` where nobody asks for that.
     lock: Option<Arc<Lock>>,
     flow: FlowSettings,
     scan: Option<ScanRule>,
-    asked: Vec<ToolPattern>,
 }
 
 // === impl Policy ===
@@ -97,10 +97,10 @@ impl Policy {
             env_allowed: BTreeSet::new(),
             private_networks: false,
             allowed_argv: BTreeSet::new(),
+            asked: Vec::new(),
             lock: None,
             flow: FlowSettings::default(),
             scan: None,
-            asked: Vec::new(),
         };
         Self { rules: Arc::new(rules) }
     }

@@ -128,13 +128,14 @@ impl Policy {
             self.permit_tool(config, tool, *definition)?;
         }
         given(who, what.name(), |rules| rules.gives_tool(what.name(), tool))?;
-        let flow = self.judge_flow(who.taint, what.name(), Some(tool));
         let asked = self.rules.asked.iter().any(|rule| rule.fits(what.name().as_str(), tool.as_str()))
             || who.rules.is_some_and(|rules| rules.asks_for(what.name(), tool));
+        let flow = self.judge_flow(who.taint, what.name(), Some(tool));
         self.judge(who, what, tool, (asked, flow))
     }
 
-    /// Somebody is asked where a rule wants it, or where the agent is not trusted so far.
+    /// Somebody is asked where a rule wants it, where what was read must not leave, or where the agent is not trusted so
+    /// far.
     fn judge(
         &self,
         who: &Standing<'_>,

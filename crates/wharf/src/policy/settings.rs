@@ -25,7 +25,7 @@ impl From<&PolicySettings> for Policy {
             .with_env_allowed(settings.env_allow.iter().cloned())
             .with_allowed_argv(settings.arguments_allow.clone())
             .with_private_networks(settings.private_networks)
-            .with_scan(settings.scan)
             .with_asked(settings.ask.iter().cloned())
+            .with_scan(settings.scan)
     }
 }

@@ -237,8 +237,8 @@ impl Queue {
                 (SELECT min(id) FROM approvals WHERE state = 'waiting' AND expires > ?1 AND caller = ?2)";
             change.execute(sql, (number(time), &request.caller))?;
         }
-        let sql = "INSERT INTO approvals (created, expires, state, caller, session, server, identity, tool, digest, shape, arguments)
-            VALUES (?1, ?2, 'waiting', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let sql = "INSERT INTO approvals (created, expires, state, caller, session, server, identity, tool, digest, shape, arguments, why)
+            VALUES (?1, ?2, 'waiting', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         let until = time + micros(self.options.expires);
         let values = rusqlite::params![
             number(time),
@@ -251,6 +251,7 @@ impl Queue {
             request.digest,
             request.shape,
             request.arguments,
+            request.why,
         ];
         change.execute(sql, values)?;
         let id = unsigned(change.last_insert_rowid());

@@ -46,7 +46,8 @@ const STEPS: [&str; 2] = [
         tool TEXT NOT NULL,
         digest TEXT NOT NULL,
         shape TEXT NOT NULL,
-        arguments TEXT
+        arguments TEXT,
+        why TEXT
     ) STRICT;
     CREATE INDEX approvals_of ON approvals (caller, server);",
 ];

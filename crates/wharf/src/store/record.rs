@@ -5,10 +5,10 @@
 use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::chain::hex;
 use crate::event::{Arguments, Fact, Named, Verdict};
+use crate::wire::Json;
 
 /// Something to be written that has no place in the chain yet.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ struct Shown {
     sha256: String,
     size: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    shown: Option<Value>,
+    shown: Option<Json>,
 }
 
 /// How a process writes.
@@ -129,7 +129,7 @@ impl Pen {
     }
 
     fn arguments(&self, arguments: &Arguments) -> Shown {
-        let shown = arguments.shown().filter(|_| !self.digest_only).map(|shown| shown.to_value());
+        let shown = (!self.digest_only).then(|| arguments.to_shown()).flatten();
         Shown { sha256: hex(&arguments.digest()), size: arguments.size(), shown }
     }
 }

@@ -8,8 +8,7 @@ use super::chain::hex;
 use super::writer::unsigned;
 use crate::catalog::fingerprint;
 use crate::event::Redacted;
-use crate::names::{CallerName, ServerName, ToolName};
-use crate::policy::Identity;
+use crate::policy::{FlowReason, Identity, Wanted};
 use crate::wire::Json;
 
 /// A call that somebody must allow.
@@ -23,6 +22,7 @@ pub(crate) struct Request {
     pub(super) digest: String,
     pub(super) shape: String,
     pub(super) arguments: String,
+    pub(super) why: Option<String>,
 }
 
 /// A call that waits for an answer.
@@ -43,6 +43,8 @@ pub struct Waiting {
     pub tool: String,
     /// The arguments as they will be sent, but for secrets of the server.
     pub arguments: String,
+    /// Why it is asked about, if not because a rule always wants it.
+    pub why: Option<String>,
 }
 
 /// How far a yes of the queue reaches. It never reaches another caller, or another server.
@@ -65,16 +67,15 @@ const LARGEST: usize = 256 * 1024;
 
 impl Request {
     /// A call. The order of members and the space between them make no other call; everything else does.
-    pub(crate) fn new(
-        (caller, session): (&CallerName, String),
-        (server, identity): (&ServerName, &Identity),
-        tool: &ToolName,
-        shown: &Redacted,
-    ) -> Self {
-        let identity = match identity {
+    pub(crate) fn new(session: String, wanted: &Wanted, shown: &Redacted) -> Self {
+        let mut identity = match wanted.identity() {
             Identity::Server(hash) => hex(hash),
             Identity::Local(set) => format!("local {set}"),
         };
+        // A yes to a call is none to the same call after something private was read.
+        if wanted.flow().is_some() {
+            identity.push_str(" flow");
+        }
         let arguments = shown.unredacted();
         let mut text = shown.to_json().as_str().to_owned();
         if text.len() > LARGEST {
@@ -85,11 +86,12 @@ impl Request {
         let mut form = String::new();
         shape(&arguments.to().unwrap_or(Value::Null), &mut form);
         Self {
-            caller: caller.as_str().to_owned(),
+            caller: wanted.caller().as_str().to_owned(),
             session,
-            server: server.as_str().to_owned(),
+            server: wanted.server().as_str().to_owned(),
             identity,
-            tool: tool.as_str().to_owned(),
+            tool: wanted.tool().as_str().to_owned(),
+            why: wanted.flow().map(FlowReason::words),
             digest: fingerprint(arguments),
             shape: fingerprint(&Json::of(&form)),
             arguments: text,
@@ -137,7 +139,7 @@ fn shape(value: &Value, to: &mut String) {
 
 impl Waiting {
     pub(super) const SELECT: &str =
-        "SELECT id, created, expires, caller, server, tool, coalesce(arguments, '') FROM approvals";
+        "SELECT id, created, expires, caller, server, tool, coalesce(arguments, ''), why FROM approvals";
 
     pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -148,6 +150,7 @@ impl Waiting {
             server: row.get(4)?,
             tool: row.get(5)?,
             arguments: row.get(6)?,
+            why: row.get(7)?,
         })
     }
 }

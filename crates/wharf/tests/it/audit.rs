@@ -13,7 +13,8 @@ use wharf::secret::Secret;
 use wharf::store::{Audit, AuditOptions, Log, Search};
 use wharf::wire::Json;
 use wharf::{CallOptions, Host, LocalTool};
-use wharf_testkit::{Puppet, Step};
+use wharf_testkit::http::Reply;
+use wharf_testkit::{HttpPuppet, Puppet, Step};
 
 use crate::sessions::Person;
 use crate::support::{at, count, effects, error, folder, once, puppet, quick, received, soon, until};
@@ -304,4 +305,34 @@ async fn l95_a_call_that_is_under_way_is_on_record_before_it_ends() {
     let calls = of_kind(&records(&log), "call");
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0]["began"], begun.seq);
+}
+
+#[tokio::test]
+async fn log_02_an_address_that_may_not_be_reached_is_one_denial() {
+    let files = folder();
+    let log = log_in(&files);
+    let server = |name: &str, url: &str| {
+        let mut config = ServerConfig::http(ServerName::parse(name).unwrap(), url).unwrap();
+        config.origin = wharf::config::Origin::Given;
+        config
+    };
+    let elsewhere = HttpPuppet::start(|_| async {
+        Reply::Redirect(307, "http://169.254.169.254/latest/meta-data".into())
+    });
+    let servers = [server("meta", "http://169.254.169.254/mcp"), server("leads", &elsewhere.url())];
+    let (host, _audit) = audited(&log, quick().servers(servers)).await;
+    for name in ["meta", "leads"] {
+        assert_eq!(host.tools_of(name).await.unwrap_err().kind(), "denied");
+    }
+    host.close().await;
+    let refused = of_kind(&records(&log), "connect");
+    let told: Vec<_> = refused.iter().map(|r| [&r["server"], &r["decision"], &r["rule"]]).collect();
+    assert_eq!(
+        told,
+        [
+            ["meta", "deny", "the address rules: it is a cloud metadata address"],
+            ["leads", "deny", "the address rules"]
+        ],
+        "{refused:#?}"
+    );
 }

@@ -15,8 +15,16 @@ use wharf::store::Record;
 use crate::app::{App, Setup};
 use crate::failure::Result;
 
-/// What is judged: caller, server, tool; and what was decided.
-type Case = (String, String, String, &'static str);
+/// What is judged, and what was decided.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Case {
+    caller: String,
+    /// Whether it was called in a session: by an agent, or by a caller of the gateway.
+    in_session: bool,
+    server: String,
+    tool: String,
+    was: &'static str,
+}
 
 struct Judge {
     tried: Config,
@@ -44,14 +52,19 @@ pub(super) fn run(app: &App, file: &Path, records: &[Record]) -> Result<()> {
         })
         .collect();
     // Differences first; what was allowed and would not be, before all.
-    judged.sort_by_key(|((.., was), _, now, _)| (was == now, *was != "allow"));
-    let differ = judged.iter().filter(|((.., was), _, now, _)| was != now).count();
+    judged.sort_by_key(|(case, _, now, _)| (case.was == *now, case.was != "allow"));
+    let differ = judged.iter().filter(|(case, _, now, _)| case.was != *now).count();
     if app.ui.json {
-        let shape = |((caller, server, tool, was), times, now, why): &(Case, usize, &str, String)| json!({ "caller": caller, "server": server, "tool": tool, "calls": times, "was": was, "now": now, "differs": was != now, "why": why });
+        let shape = |(case, times, now, why): &(Case, usize, &str, String)| {
+            let Case { caller, server, tool, was, .. } = case;
+            let differs = was != now;
+            json!({ "caller": caller, "server": server, "tool": tool, "calls": times, "was": was, "now": now, "differs": differs, "why": why })
+        };
         let decisions: Vec<Value> = judged.iter().map(shape).collect();
         return Ok(app.ui.document(&json!({ "differences": differ, "decisions": decisions }))?);
     }
-    let row = |((caller, server, tool, was), times, now, why): (Case, usize, &str, String)| {
+    let row = |(case, times, now, why): (Case, usize, &str, String)| {
+        let Case { caller, server, tool, was, .. } = case;
         let change = if was == now { now.to_owned() } else { format!("{was} → {now}") };
         vec![change, times.to_string(), caller, server, wharf::text::Escaped(&tool).to_string(), why]
     };
@@ -79,11 +92,13 @@ fn case(value: &Value) -> Option<Case> {
         "allow" => "allow",
         _ => "deny",
     };
-    Some((text("caller")?, text("server")?, text("tool")?, was))
+    let in_session = value["session"].is_u64();
+    Some(Case { caller: text("caller")?, in_session, server: text("server")?, tool: text("tool")?, was })
 }
 
 impl Judge {
-    fn decide(&self, (caller, server, tool, _): &Case) -> (&'static str, String) {
+    fn decide(&self, case: &Case) -> (&'static str, String) {
+        let Case { caller, server, tool, .. } = case;
         let names = (CallerName::parse(caller), ServerName::parse(server), ToolName::parse(tool));
         let (Ok(caller), Ok(server), Ok(tool)) = names else {
             return ("deny", "it has no valid name".into());
@@ -95,9 +110,6 @@ impl Judge {
             // The program's own function, or a server that is not configured any more.
             _ => Subject::Local { set: &server, ask: false },
         };
-        if caller == CallerName::local() {
-            return said(self.policy.judge_program(&caller, &subject, &tool, None));
-        }
         let rules = self.tried.callers.as_ref().map(|callers| callers.rules_of(&caller));
         let grants = Grants::default();
         let who = Standing {
@@ -107,15 +119,14 @@ impl Judge {
             rules: rules.as_deref(),
             taint: None,
         };
-        said(self.policy.judge_call(&who, &subject, &tool))
-    }
-}
-
-/// A decision in a word, and why.
-fn said(decision: wharf::error::Result<Decision>) -> (&'static str, String) {
-    match decision {
-        Ok(Decision::Permit(_)) => ("allow", String::new()),
-        Ok(Decision::Ask(_)) => ("ask", String::new()),
-        Err(error) => ("deny", error.to_string()),
+        let judged = match case.in_session {
+            true => self.policy.judge_call(&who, &subject, &tool),
+            false => self.policy.judge_program(&caller, &subject, &tool, None),
+        };
+        match judged {
+            Ok(Decision::Permit(_)) => ("allow", String::new()),
+            Ok(Decision::Ask(_)) => ("ask", String::new()),
+            Err(error) => ("deny", error.to_string()),
+        }
     }
 }
