@@ -21,6 +21,7 @@ use crate::cli::Globals;
 use crate::eras::EraFile;
 use crate::events;
 use crate::failure::{Failure, Result};
+use crate::logins;
 use crate::output::Ui;
 use crate::terminal::{self, AtTerminal};
 use crate::world::World;
@@ -162,6 +163,7 @@ impl App {
             .limits(setup.config.limits.clone())
             .asker(asker)
             .eras(Arc::new(eras))
+            .tokens(logins::store(&self.world))
             .events(bus);
         let host = with(builder).start().await?;
         Ok(OpenHost { host, teller })

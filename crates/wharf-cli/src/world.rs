@@ -41,6 +41,8 @@ pub(crate) struct OwnFiles {
     pub(crate) eras: PathBuf,
     /// What servers were last seen to offer: a folder.
     pub(crate) catalogues: PathBuf,
+    /// Logins at servers: a folder.
+    pub(crate) logins: PathBuf,
     /// What was typed at the prompt of `wharf repl`.
     pub(crate) history: PathBuf,
 }
@@ -124,6 +126,7 @@ impl OwnFiles {
             trust: state.join("wharf/trusted.json"),
             eras: folders.cache_dir().join("wharf/eras.json"),
             catalogues: folders.cache_dir().join("wharf/catalogue"),
+            logins: state.join("wharf/logins"),
             history: state.join("wharf/history"),
         })
     }

@@ -7,6 +7,7 @@ pub(crate) mod codegen;
 pub(crate) mod completions;
 pub(crate) mod init;
 pub(crate) mod keys;
+pub(crate) mod login;
 mod offered;
 pub(crate) mod place;
 pub(crate) mod prompts;

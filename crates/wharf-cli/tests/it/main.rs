@@ -15,6 +15,7 @@ mod exit_codes;
 mod guide;
 mod keys;
 mod listing;
+mod login;
 mod provider;
 mod reload;
 mod render;
