@@ -16,6 +16,7 @@ mod guide;
 mod keys;
 mod listing;
 mod login;
+mod lock;
 mod provider;
 mod reload;
 mod render;

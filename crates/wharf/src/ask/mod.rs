@@ -59,6 +59,8 @@ pub struct Consent {
     pub arguments: Redacted,
     /// How far a yes may reach.
     pub reaches: &'static [Reach],
+    /// Why it is asked for though the agent may call it otherwise, in words.
+    pub reason: Option<String>,
 }
 
 /// What is said to a question.
@@ -232,7 +234,13 @@ pub async fn consent(
     arguments: Redacted,
 ) -> (crate::error::Result<CallPermit>, Option<Reach>) {
     let (caller, tool) = (wanted.caller().clone(), wanted.tool().clone());
-    let question = Consent { caller, tool, arguments, reaches: wanted.reaches() };
+    let question = Consent {
+        caller,
+        tool,
+        arguments,
+        reaches: wanted.reaches(),
+        reason: wanted.flow().map(crate::policy::FlowReason::words),
+    };
     match asker.ask(wanted.server(), Question::Consent(question)).await {
         Answer::Allow(reach) => (wanted.allowed(reach), Some(reach)),
         _ => (Err(wanted.refused()), None),

@@ -21,6 +21,7 @@ pub(super) struct Parts<'a> {
     pub(super) limits: Option<&'a Node>,
     pub(super) callers: Option<&'a Entry>,
     pub(super) gateway: Option<&'a Entry>,
+    pub(super) flow: Option<&'a Node>,
     /// Names that are none.
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
@@ -56,6 +57,7 @@ pub(super) fn parts<'a>(tree: &'a Node, source: &Source) -> Result<Parts<'a>, Bo
             (Format::Toml, "limits") => parts.limits = Some(&entry.node),
             (Format::Toml, "callers") => parts.callers = Some(entry),
             (Format::Toml, "gateway") => parts.gateway = Some(entry),
+            (Format::Toml, "flow") => parts.flow = Some(&entry.node),
             (Format::Json, "callers" | "gateway") => {
                 let message = format!("{} is not taken from an `.mcp.json`", shown(&entry.key));
                 let hint = "say it in your own wharf.toml";
@@ -80,10 +82,10 @@ fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
     let problem = source.problem(&entry.key_span, format!("unknown key {} in wharf.toml", shown(key)));
     match key {
         "mcp_servers" | "mcpServers" | "servers" => problem.hint("a server is a table `[mcp.NAME]`"),
-        _ => match nearest(key, ["mcp", "policy", "limits", "callers", "gateway"]) {
+        _ => match nearest(key, ["mcp", "policy", "limits", "callers", "gateway", "flow"]) {
             Some(name) => problem.hint(format!("did you mean `{name}`?")),
             None => problem.hint(
-                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]` and `[gateway]`",
+                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]`, `[gateway]` and `[flow]`",
             ),
         },
     }

@@ -18,6 +18,7 @@ use super::callers::CallerTable;
 use super::edit::Format;
 use super::fields::{Environment, Meaning, Reader};
 use super::file::{self, Named, Parts};
+use super::flow::FlowSettings;
 use super::gateway::GatewaySettings;
 use super::node::{Entry, Node};
 use super::policy::{self, PolicySettings, Refusal};
@@ -59,6 +60,8 @@ pub struct Config {
     pub callers: Option<CallerTable>,
     /// How callers of the gateway are received.
     pub gateway: GatewaySettings,
+    /// What holds private data, reaches the open world, or destroys.
+    pub flow: FlowSettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
     pub problems: Vec<Problem>,
     /// What is doubtful, but changed nothing.
@@ -222,7 +225,13 @@ impl Layers<'_> {
             own_only(entry, source, is_project)?;
             gateway.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
+        let mut flow = self.config.flow.clone();
+        if let Some(node) = parts.flow {
+            // A label only ever takes away, so a project may give some too.
+            flow.apply(node, source).map_err(Refusal::Invalid)?;
+        }
         self.config.policy = policy;
+        self.config.flow = flow;
         self.config.limits = limits;
         self.config.callers = callers;
         self.config.gateway = gateway;

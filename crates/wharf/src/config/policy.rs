@@ -27,6 +27,22 @@ pub struct PolicySettings {
     pub arguments_allow: Vec<Vec<String>>,
     /// Whether servers on private network addresses may be reached. Defaults to false.
     pub private_networks: bool,
+    /// What is done about what the scan finds. `None` means it was not said: then what servers offer is scanned and
+    /// reported, and results are not looked at.
+    pub scan: Option<ScanRule>,
+}
+
+/// What is done about what the scan finds in what servers offer and answer. Each does more than the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScanRule {
+    /// Nothing is scanned.
+    Off,
+    /// It is reported.
+    Warn,
+    /// Reported, and characters that hide are left out of what callers see.
+    Strip,
+    /// Reported, and what is grave is kept back.
+    Block,
 }
 
 /// Which packages `npx`, `uvx`, `pipx` and the like may fetch and run.
@@ -41,8 +57,16 @@ pub enum PackageRule {
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 7] =
-    ["strict", "commands", "extend_defaults", "packages", "env_allow", "arguments_allow", "private_networks"];
+const KEYS: [&str; 8] = [
+    "strict",
+    "commands",
+    "extend_defaults",
+    "packages",
+    "env_allow",
+    "arguments_allow",
+    "private_networks",
+    "scan",
+];
 
 // === impl PolicySettings ===
 
@@ -57,6 +81,7 @@ impl Default for PolicySettings {
             env_allow: Vec::new(),
             arguments_allow: Vec::new(),
             private_networks: false,
+            scan: None,
         }
     }
 }
@@ -71,6 +96,7 @@ struct Written {
     env_allow: Option<Vec<String>>,
     arguments_allow: Option<Vec<Vec<String>>>,
     private_networks: Option<bool>,
+    scan: Option<ScanRule>,
 }
 
 /// Applies the table of a file that may say anything: the user's own, or one named on the command line.
@@ -97,6 +123,7 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
     if let Some(private) = written.private_networks {
         to.private_networks = private;
     }
+    to.scan = written.scan.or(to.scan);
     Ok(())
 }
 
@@ -155,6 +182,12 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         Some(true) if !to.private_networks => return Err(widens("private_networks", "would be switched on")),
         Some(private) => next.private_networks = private,
         None => {}
+    }
+    if let Some(scan) = written.scan {
+        if scan < to.scan.unwrap_or(ScanRule::Warn) {
+            return Err(widens("scan", "would look less closely"));
+        }
+        next.scan = Some(scan);
     }
     *to = next;
     Ok(())
@@ -226,6 +259,7 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "env_allow" => written.env_allow = Some(texts(entry, source)?),
             "arguments_allow" => written.arguments_allow = Some(command_lines(entry, source)?),
             "private_networks" => written.private_networks = Some(flag(entry, source)?),
+            "scan" => written.scan = Some(scan_rule(entry, source)?),
             unknown => {
                 let message = format!("unknown rule {} in `[policy]`", shown(unknown));
                 let problem = source.problem(&entry.key_span, message);
@@ -289,6 +323,19 @@ fn package_rule(entry: &Entry, source: &Source) -> Result<PackageRule, Box<Probl
         None if entry.node.as_list().is_some() => texts(entry, source).map(PackageRule::Listed),
         _ => {
             let message = "`packages` must be \"any\", \"pinned\" or a list of packages".to_owned();
+            Err(wrong(source, &entry.node.span, message))
+        }
+    }
+}
+
+fn scan_rule(entry: &Entry, source: &Source) -> Result<ScanRule, Box<Problem>> {
+    match entry.node.as_text() {
+        Some("off") => Ok(ScanRule::Off),
+        Some("warn") => Ok(ScanRule::Warn),
+        Some("strip") => Ok(ScanRule::Strip),
+        Some("block") => Ok(ScanRule::Block),
+        _ => {
+            let message = "`scan` must be \"off\", \"warn\", \"strip\" or \"block\"".to_owned();
             Err(wrong(source, &entry.node.span, message))
         }
     }

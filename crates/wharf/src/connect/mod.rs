@@ -16,6 +16,7 @@ mod life;
 mod link;
 mod listen;
 mod monitor;
+mod packages;
 mod pipe;
 mod pool;
 mod program;
@@ -40,7 +41,7 @@ pub use inbox::Strays;
 pub use life::Progress;
 pub use listen::Listening;
 pub use pool::Pool;
-pub use program::{Inspected, inspect};
+pub use program::{Inspected, inspect, program_of};
 pub use stdio::Leaving;
 pub use weak::WeakConnection;
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::lanes::Lanes;
 use super::peer::HostPeer;
 use super::scope::Scope;
 use super::server::Server;
@@ -20,6 +21,7 @@ use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
+use crate::sandbox::packages::PackageOptions;
 use crate::wire::{Json, Limits};
 
 /// Collects what a host needs. Each setting names its default.
@@ -40,6 +42,7 @@ pub struct HostBuilder {
     grace: Duration,
     retry_pause: Duration,
     drain: Duration,
+    packages: Option<PackageOptions>,
 }
 
 impl Default for HostBuilder {
@@ -61,6 +64,7 @@ impl Default for HostBuilder {
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
+            packages: None,
         }
     }
 }
@@ -190,6 +194,14 @@ impl HostBuilder {
         self
     }
 
+    /// How packages are fetched, in a step of its own, for servers that run confined. Defaults to none: their launchers
+    /// would have to fetch them, and have no network.
+    #[must_use]
+    pub fn packages(mut self, options: PackageOptions) -> Self {
+        self.packages = Some(options);
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -199,7 +211,7 @@ impl HostBuilder {
     }
 
     fn build(self) -> Result<Host> {
-        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone()));
+        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone(), None));
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
         let policy = Live::from(self.policy);
@@ -217,6 +229,7 @@ impl HostBuilder {
             grace: self.grace,
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
+            packages: self.packages,
         };
         let mut order: Vec<ServerName> = Vec::new();
         for config in &self.servers {
@@ -226,7 +239,8 @@ impl HostBuilder {
             order.push(config.name.clone());
         }
         let registry = Registry::new(self.names, order);
-        let mut scope = Scope::of_program(dock, peer, self.asker, registry);
+        let lanes = Lanes::new(self.drain);
+        let mut scope = Scope::of_program(dock, peer, self.asker, (registry, lanes));
         scope.store = self.catalogs;
         let add = |config: ServerConfig| {
             let server = Arc::new(Server::new(Arc::new(config), &scope.pool, scope.store.as_ref()));

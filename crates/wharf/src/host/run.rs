@@ -21,7 +21,7 @@ use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{CallPermit, Decision, Subject};
+use crate::policy::{CallPermit, Decision, Reach, Subject, Tainted};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::Transaction;
 use crate::wire::Json;
@@ -44,7 +44,10 @@ impl Host {
         let target = self.scope.target(route);
         let relayed = options.relayed.clone();
         let ended = match (&target, &transaction) {
-            (Ok(Target::Server(server)), _) => self.run_remote(server, route, arguments, options).await,
+            (Ok(Target::Server(server)), _) => {
+                let ended = self.run_remote(server, route, arguments, options).await;
+                ended.and_then(|raw| server.scanned_result(route.tool.name.as_str(), raw))
+            }
             (Ok(Target::Function(function)), Some(transaction)) => {
                 self.run_local(function, transaction, arguments, options).await
             }
@@ -94,13 +97,18 @@ impl Host {
         arguments: &Json,
         options: CallOptions<'_>,
     ) -> Result<Json> {
-        let _on_duty = server.duty.enter().ok_or_else(|| gone(route))?;
+        let _on_duty = server.duty().enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
         let caller = self.caller(&options);
-        let subject = Subject::Server { config: &server.config, identity: &server.identity };
-        let decision = self.judge(caller, &subject, tool)?;
+        let subject = server.subject(&route.tool);
+        let mut decision = self.judge(caller, &subject, tool)?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
         let mut definition = self.confirmed(server, route).await?;
+        let subject = server.subject(&definition);
+        if !Arc::ptr_eq(&definition, &route.tool) {
+            // What was judged may be another definition than the one that will be called.
+            decision = self.judge(caller, &subject, tool)?;
+        }
         let checked = self.check(&server.config.name, &definition, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
         let permit = self.permit(decision, &subject, tool, shown).await?;
@@ -109,6 +117,7 @@ impl Host {
         if server.is_unconfirmed() {
             // It is another connection than the one that was looked at: an answer may take its time.
             definition = self.confirmed(server, route).await?;
+            self.judge(caller, &server.subject(&definition), tool)?;
             let checked = self.check(&server.config.name, &definition, arguments).await;
             checked.map_err(|error| about(error, shown))?;
         }
@@ -117,6 +126,7 @@ impl Host {
         let (hard_timeout, private) = (options.hard_timeout, way.private);
         let tool = &definition;
         let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, relayed, private };
+        self.taint(&server.config.name, &definition.name);
         let mut on_progress = options.on_progress;
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
         match call::send(&way.connection, &call, asker, first).await {
@@ -131,12 +141,16 @@ impl Host {
 
     /// A tool's definition as its server gives it now, where what is known may be from an earlier run.
     async fn confirmed(&self, server: &Arc<Server>, route: &Route) -> Result<Arc<Tool>> {
-        if !server.is_unconfirmed() {
-            return Ok(Arc::clone(&route.tool));
+        let locked = server.is_locked();
+        if !server.is_unconfirmed() && !(locked && self.scope.has_changed(route)) {
+            let last = server.last_tools().filter(|_| locked);
+            // A route may be older than what its server was last seen to offer.
+            return match last {
+                Some(seen) => seen.definition(route),
+                None => Ok(Arc::clone(&route.tool)),
+            };
         }
-        let tools = self.confirm(server).await?.tools;
-        let now = tools.iter().find(|tool| tool.name == route.tool.name).cloned();
-        now.ok_or_else(|| gone(route))
+        self.confirm(server).await?.definition(route)
     }
 
     async fn run_local(
@@ -166,6 +180,7 @@ impl Host {
         let idle = options.timeout.or(function.timeout).unwrap_or(FOREVER).min(FOREVER);
         let hard = options.hard_timeout.unwrap_or(idle.saturating_mul(HARD_FACTOR)).min(FOREVER);
         let times = Times { idle, hard, asking: Arc::clone(&context.asking) };
+        self.taint(&function.set, tool);
         let running = function.run(arguments.clone(), context);
         let ended = watch(running, reports, options.on_progress, &times).await;
         let server = function.set.clone();
@@ -197,9 +212,19 @@ impl Host {
         self.core.policy.with(|policy| {
             match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
                 Some(decision) => decision,
-                None => policy.permit_subject(caller, subject, tool).map(Decision::Permit),
+                None => {
+                    let taint = self.scope.taint.get();
+                    policy.judge_program(caller, subject, tool, taint.as_deref())
+                }
             }
         })
+    }
+
+    /// Marks this scope, if what is called now is private. Before it is sent: no answer of it can come before the mark.
+    fn taint(&self, server: &ServerName, tool: &ToolName) {
+        if self.core.policy.with(|policy| policy.taints(server, Some(tool))) {
+            self.scope.taint.set(|| Tainted { server: server.clone(), tool: tool.clone() });
+        }
     }
 
     /// A permit for a call, from whoever can give one.
@@ -217,13 +242,21 @@ impl Host {
     /// The same for what is no tool call.
     pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<()> {
         let policy = self.core.policy.now();
-        let subject = Subject::Server { config: &server.config, identity: &server.identity };
+        let subject =
+            Subject::Server { config: &server.config, identity: &server.identity, definition: None };
         let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
         let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, &method));
-        let Some(decision) = judge() else { return Ok(()) };
-        let again = || judge().unwrap_or_else(|| Err(Error::Internal("the agent is gone".into())));
+        let taint = || self.scope.taint.get();
+        let of_program =
+            || policy.judge_program_use(&self.scope.caller, &subject, &method, taint().as_deref());
+        let judge = || judge().unwrap_or_else(|| Ok(of_program()));
         let arguments = || Redacted::new(Json::empty_object(), server.redactor.clone());
-        self.permit_after(decision?, again, arguments).await.map(drop)
+        self.permit_after(judge()?, judge, arguments).await?;
+        if policy.taints(&server.config.name, None) {
+            let (server, tool) = (server.config.name.clone(), method);
+            self.scope.taint.set(|| Tainted { server, tool });
+        }
+        Ok(())
     }
 
     /// Asks if somebody must be asked. One answer serves everyone who waits for it.
@@ -235,7 +268,9 @@ impl Host {
     ) -> Result<CallPermit> {
         let agent = match (decision, &self.scope.agent) {
             (Decision::Permit(permit), _) => return Ok(permit),
-            (Decision::Ask(wanted), None) => return Err(wanted.refused()),
+            (Decision::Ask(wanted), None) => {
+                return ask::consent(&self.scope.asker, wanted, arguments()).await.0;
+            }
             (Decision::Ask(_), Some(agent)) => agent,
         };
         let _one_at_a_time = agent.asking.lock().await;
@@ -245,9 +280,13 @@ impl Host {
         };
         let (identity, server, tool) =
             (wanted.identity().clone(), wanted.server().clone(), wanted.tool().clone());
+        let flows = wanted.flow().is_some();
         let (permit, reach) = ask::consent(&self.scope.asker, wanted, arguments()).await;
         if let (Ok(_), Some(reach)) = (&permit, reach) {
-            agent.remember(|grants| grants.with(&identity, &tool, reach));
+            agent.remember(|grants| match reach {
+                Reach::Tool if flows => grants.with_flow(&identity, &tool),
+                reach => grants.with(&identity, &tool, reach),
+            });
         }
         self.core.events.publish(|| Event::Consent {
             caller: self.scope.caller.clone(),
@@ -272,8 +311,7 @@ impl Host {
         let Some(route) = find(&agent.shared.registry.snapshot()).filter(given) else { return Ok(()) };
         match self.scope.target(&route)? {
             Target::Server(server) => {
-                let subject = Subject::Server { config: &server.config, identity: &server.identity };
-                self.judge(&self.scope.caller, &subject, &route.tool.name).map(drop)
+                self.judge(&self.scope.caller, &server.subject(&route.tool), &route.tool.name).map(drop)
             }
             Target::Function(function) => {
                 let subject = Subject::Local { set: &function.set, ask: function.ask };
@@ -295,15 +333,18 @@ impl Host {
                 // A function may pass on what any server said.
                 _ => self.scope.redactor(),
             };
-            let shown = Redacted::new(arguments.clone(), redactor);
-            let (server, tool) = (route.server.clone(), route.tool.name.clone());
-            let told = Invocation::of(caller, server, tool, shown);
-            let mut told = told.with_result(outcome.raw.clone(), arguments);
-            told.local = route.source == Source::Local;
-            told.success = outcome.success;
-            told.error = outcome.error.as_ref().map(Error::kind);
-            told.took = outcome.took;
-            Event::ToolInvoked(Arc::new(told))
+            let (arguments, result) = Redacted::of_call(arguments, &outcome.raw, redactor);
+            Event::ToolInvoked(Arc::new(Invocation {
+                caller,
+                server: route.server.clone(),
+                tool: route.tool.name.clone(),
+                local: route.source == Source::Local,
+                arguments,
+                result,
+                success: outcome.success,
+                error: outcome.error.as_ref().map(Error::kind),
+                took: outcome.took,
+            }))
         });
     }
 }

@@ -29,6 +29,8 @@ pub struct LaunchRequest<'a> {
     pub origin: &'a Origin,
     /// The program as it was found: an absolute path. `None` if it was not found.
     pub program: Option<&'a Path>,
+    /// The SHA-256 of that program, where a lock asks for it.
+    pub program_hash: Option<&'a str>,
     /// Our own environment, from which the child's is picked.
     pub host_env: &'a BTreeMap<String, String>,
 }
@@ -46,7 +48,7 @@ impl Policy {
         if self.rules.strict && !built_in {
             self.check_command(request)?;
         }
-        let Accepted { args, mut warnings } =
+        let Accepted { args, mut warnings, .. } =
             if built_in { as_written(stdio) } else { self.check_arguments(request)? };
         let (env, env_warnings) =
             environment::child_environment(request.server, stdio, request.host_env, &self.rules.env_allowed)?;
@@ -59,9 +61,11 @@ impl Policy {
             ));
         }
         warnings.extend(relative_path(stdio, &args, request));
+        let found = program(request)?;
+        self.permit_program(request.server, request.program_hash)?;
         Ok(LaunchPermit {
             server: request.server.clone(),
-            program: program(request)?,
+            program: found,
             args: args.into_iter().map(Into::into).collect(),
             env,
             cwd: working_folder(request)?,
@@ -142,7 +146,7 @@ impl fmt::Debug for LaunchRequest<'_> {
 }
 
 fn as_written(stdio: &Stdio) -> Accepted {
-    Accepted { args: stdio.args.clone(), warnings: Vec::new() }
+    Accepted { args: stdio.args.clone(), warnings: Vec::new(), packages: Vec::new() }
 }
 
 fn not_allowed(request: &LaunchRequest<'_>, reason: String, hint: String) -> Error {

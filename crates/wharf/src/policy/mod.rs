@@ -6,14 +6,19 @@
 pub mod address;
 mod call;
 mod caller;
+mod egress;
 mod environment;
+mod fetch;
+mod flow;
 mod found;
 mod launch;
 mod live;
+mod lock;
 mod package;
 mod permission;
 mod permit;
 mod remote;
+mod scan;
 mod settings;
 mod shape;
 mod socket;
@@ -23,11 +28,15 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::config::{CallerRules, PackageRule};
+pub use crate::config::{CallerRules, FlowLabel, FlowSettings, PackageRule, ScanRule};
 pub use call::is_visible;
+pub use egress::{EgressPermit, EgressRules, Target};
 pub use environment::{EnvRules, Filtered, filter_environment};
+pub use flow::{FlowReason, Tainted};
 pub use launch::LaunchRequest;
 pub use live::Live;
+pub use lock::{Lock, LockedServer, LockedSource};
+pub(crate) use package::{Package, Registry};
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
 pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
 pub use socket::{FoundFile, SocketRequest};
@@ -68,6 +77,10 @@ struct Rules {
     env_allowed: BTreeSet<String>,
     private_networks: bool,
     allowed_argv: BTreeSet<Vec<String>>,
+    /// What was accepted; `None` where nobody asks for that.
+    lock: Option<Arc<Lock>>,
+    flow: FlowSettings,
+    scan: Option<ScanRule>,
 }
 
 // === impl Policy ===
@@ -83,6 +96,9 @@ impl Policy {
             env_allowed: BTreeSet::new(),
             private_networks: false,
             allowed_argv: BTreeSet::new(),
+            lock: None,
+            flow: FlowSettings::default(),
+            scan: None,
         };
         Self { rules: Arc::new(rules) }
     }

@@ -17,6 +17,7 @@ mod sharing;
 mod streams;
 mod subscriptions;
 mod tools;
+mod views;
 
 use std::net::SocketAddr;
 
