@@ -23,6 +23,7 @@ use crate::eras::EraFile;
 use crate::events;
 use crate::failure::{Failure, Result};
 use crate::lockfiles::Locks;
+use crate::logins;
 use crate::output::Ui;
 use crate::terminal::{self, AtTerminal};
 use crate::world::{OwnFiles, World};
@@ -166,6 +167,7 @@ impl App {
             .limits(setup.config.limits.clone())
             .asker(asker)
             .eras(Arc::new(eras))
+            .tokens(logins::store(&self.world))
             .events(bus);
         if let Some(audit) = self.audit(setup)? {
             builder = builder.audit(&audit);

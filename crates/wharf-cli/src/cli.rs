@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, approve, audit, call, check, codegen, completions, diff, init, keys, lock, prompts, remove, render,
-    repl, resources, serve, servers, test_server, tools, trust,
+    add, approve, audit, call, check, codegen, completions, diff, init, keys, lock, login, prompts, remove,
+    render, repl, resources, serve, servers, test_server, tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Call(call::CallArgs),
     Serve(serve::ServeArgs),
     Keys(keys::KeysArgs),
+    Login(login::LoginArgs),
+    Logout(login::LogoutArgs),
     Tools(tools::ToolsArgs),
     Codegen(codegen::CodegenArgs),
     Render(render::RenderArgs),

@@ -2,6 +2,7 @@
 
 mod app;
 mod arguments;
+mod browser;
 mod catalogues;
 mod cli;
 mod commands;
@@ -11,6 +12,7 @@ mod events;
 mod exit;
 mod failure;
 mod lockfiles;
+mod logins;
 mod output;
 mod reload;
 mod repl;
@@ -91,6 +93,8 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Call(args) => args.run(app).await,
         Command::Serve(args) => args.run(app).await,
         Command::Keys(args) => args.run(app),
+        Command::Login(args) => args.run(app).await,
+        Command::Logout(args) => args.run(app).await,
         Command::Tools(args) => args.run(app).await,
         Command::Codegen(args) => args.run(app).await,
         Command::Render(args) => args.run(app).await,

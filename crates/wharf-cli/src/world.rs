@@ -43,6 +43,8 @@ pub(crate) struct OwnFiles {
     pub(crate) catalogues: PathBuf,
     /// What was decided and done, and what waits for an answer.
     pub(crate) store: PathBuf,
+    /// Logins at servers: a folder.
+    pub(crate) logins: PathBuf,
     /// What was typed at the prompt of `wharf repl`.
     pub(crate) history: PathBuf,
 }
@@ -127,6 +129,7 @@ impl OwnFiles {
             eras: folders.cache_dir().join("wharf/eras.json"),
             catalogues: folders.cache_dir().join("wharf/catalogue"),
             store: state.join("wharf/wharf.db"),
+            logins: state.join("wharf/logins"),
             history: state.join("wharf/history"),
         })
     }

@@ -3,12 +3,14 @@
 use clap::Args;
 use serde_json::{Value, json};
 use wharf::config::ServerConfig;
-use wharf::connect::{Inspected, inspect};
+use wharf::connect::{Inspected, LoginState, Logins, inspect};
 
+use super::login;
 use super::servers::what;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::logins;
 use crate::output::json as shapes;
 
 /// Check the configuration and what the policy says to it
@@ -28,6 +30,7 @@ impl CheckArgs {
             (server, inspect(server, &setup.policy, &app.world.env).map_err(Failure::from))
         };
         let judged: Vec<Judged<'_>> = setup.listed().map(judge).collect();
+        let logins = Logins::new(logins::store(&app.world));
         let config = &setup.config;
         let refused = |(server, verdict): &Judged<'_>| {
             verdict.as_ref().err().map(Failure::exit).filter(|_| server.enabled)
@@ -42,13 +45,19 @@ impl CheckArgs {
                 "problems": config.problems.iter().map(shapes::problem).collect::<Vec<_>>(),
                 "warnings": config.warnings.iter().map(shapes::problem).collect::<Vec<_>>(),
                 "pending": config.pending.iter().map(shapes::pending).collect::<Vec<_>>(),
-                "servers": judged.iter().map(shape).collect::<Vec<_>>(),
+                "servers": judged.iter().map(|judged| shape(judged, &logins)).collect::<Vec<_>>(),
             }))?;
             return exit.map_or(Ok(()), |exit| Err(Failure::Said(exit)));
         }
         let rows: Vec<Vec<String>> = judged.iter().map(row).collect();
         app.ui.rows(&["server", "verdict", "program", "what"], &rows)?;
         tell(app, &judged);
+        for (server, _) in &judged {
+            if let LoginState::Expired(_) = logins.state(server) {
+                let name = &server.name;
+                app.ui.warn(format_args!("the login at `{name}` has ended: wharf login {name}"));
+            }
+        }
         config.warnings.iter().for_each(|warning| app.ui.warn(warning));
         config.problems.iter().for_each(|problem| app.ui.trouble(problem));
         for file in &config.pending {
@@ -104,7 +113,7 @@ fn tell(app: &App, judged: &[Judged<'_>]) {
     }
 }
 
-fn shape(judged: &Judged<'_>) -> Value {
+fn shape(judged: &Judged<'_>, logins: &Logins) -> Value {
     let (server, inspected) = judged;
     json!({
         "name": server.name.as_str(),
@@ -112,6 +121,7 @@ fn shape(judged: &Judged<'_>) -> Value {
         "enabled": server.enabled,
         "verdict": verdict(judged),
         "what": what(server),
+        "login": login::document(&logins.state(server)),
         "program": inspected.as_ref().ok().and_then(|i| i.program.clone()),
         "warnings": inspected.as_ref().map(|i| i.warnings.clone()).unwrap_or_default(),
         "error": inspected.as_ref().err().map(shapes::failure),

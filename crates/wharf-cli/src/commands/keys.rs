@@ -15,6 +15,7 @@ use wharf::names::CallerName;
 
 use crate::app::App;
 use crate::failure::{Failure, Result};
+use crate::output::json::second;
 use crate::world::World;
 
 /// Make, list and remove the keys that callers of `wharf serve` have
@@ -139,12 +140,6 @@ fn shape(key: &StoredKey, now: SystemTime) -> Value {
         "expires": key.expires.and_then(second),
         "expired": key.has_expired(now),
     })
-}
-
-/// A time for a program.
-fn second(time: SystemTime) -> Option<String> {
-    let time = Timestamp::try_from(time).ok()?;
-    Timestamp::from_second(time.as_second()).ok().map(|time| time.to_string())
 }
 
 /// A day for a person.

@@ -10,6 +10,7 @@ pub(crate) mod completions;
 pub(crate) mod diff;
 pub(crate) mod init;
 pub(crate) mod keys;
+pub(crate) mod login;
 pub(crate) mod lock;
 mod offered;
 pub(crate) mod place;

@@ -3,9 +3,12 @@
 use clap::Args;
 use serde_json::{Value, json};
 use wharf::config::{Origin, PendingFile, ServerConfig, Transport};
+use wharf::connect::Logins;
 
+use super::login;
 use crate::app::App;
 use crate::failure::Result;
+use crate::logins;
 use crate::output::json as shapes;
 
 /// List the configured servers
@@ -18,15 +21,16 @@ pub(crate) struct ServersArgs {}
 impl ServersArgs {
     pub(crate) fn run(self, app: &App) -> Result<()> {
         let setup = app.setup()?;
+        let logins = Logins::new(logins::store(&app.world));
         if app.ui.json {
             let document = json!({
-                "servers": setup.listed().map(shape).collect::<Vec<_>>(),
+                "servers": setup.listed().map(|server| shape(server, &logins)).collect::<Vec<_>>(),
                 "pending": setup.config.pending.iter().map(shapes::pending).collect::<Vec<_>>(),
                 "problems": setup.config.problems.iter().map(shapes::problem).collect::<Vec<_>>(),
             });
             return Ok(app.ui.document(&document)?);
         }
-        let mut rows: Vec<Vec<String>> = setup.listed().map(|server| row(app, server)).collect();
+        let mut rows: Vec<Vec<String>> = setup.listed().map(|server| row(app, server, &logins)).collect();
         rows.extend(setup.config.pending.iter().flat_map(|file| pending_rows(app, file)));
         app.ui.rows(&["name", "transport", "status", "from", "what"], &rows)?;
         for problem in &setup.config.problems {
@@ -42,14 +46,18 @@ impl ServersArgs {
     }
 }
 
-fn row(app: &App, server: &ServerConfig) -> Vec<String> {
+fn row(app: &App, server: &ServerConfig, logins: &Logins) -> Vec<String> {
     let status = if server.enabled { "enabled" } else { "disabled" };
+    let status = match login::in_words(&logins.state(server)) {
+        Some(login) => format!("{status}, {login}"),
+        None => status.to_owned(),
+    };
     let from = match &server.origin {
         Origin::File { path, line } => format!("{}:{line}", place(app, path)),
         Origin::Given => "given".to_owned(),
         Origin::BuiltIn => "built-in".to_owned(),
     };
-    vec![server.name.to_string(), server.transport_name().to_owned(), status.to_owned(), from, what(server)]
+    vec![server.name.to_string(), server.transport_name().to_owned(), status, from, what(server)]
 }
 
 /// Short for a person, whole for a program.
@@ -87,7 +95,7 @@ fn pending_rows(app: &App, file: &PendingFile) -> Vec<Vec<String>> {
     file.servers.iter().map(row).collect()
 }
 
-fn shape(server: &ServerConfig) -> Value {
+fn shape(server: &ServerConfig, logins: &Logins) -> Value {
     let names = |keys: Vec<&String>| keys.into_iter().cloned().collect::<Vec<_>>();
     let mut shape = json!({
         "name": server.name.as_str(),
@@ -107,6 +115,7 @@ fn shape(server: &ServerConfig) -> Value {
         Transport::Unix(socket) => shape["path"] = json!(socket.path),
         Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
             shape["url"] = json!(remote.url.to_string());
+            shape["login"] = login::document(&logins.state(server));
             shape["headers"] = json!(names(remote.headers.keys().collect()));
         }
         _ => {}

@@ -1,7 +1,9 @@
 //! The JSON that programs read.
 
 use std::fmt::Write as _;
+use std::time::SystemTime;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use wharf::config::{Origin, PendingFile, Problem};
 use wharf::text::is_unsafe_to_show;
@@ -65,4 +67,10 @@ pub(crate) fn origin(origin: &Origin) -> Value {
         Origin::Given => json!("given"),
         Origin::BuiltIn => json!("built-in"),
     }
+}
+
+/// A time for a program.
+pub(crate) fn second(time: SystemTime) -> Option<String> {
+    let time = Timestamp::try_from(time).ok()?;
+    Timestamp::from_second(time.as_second()).ok().map(|time| time.to_string())
 }

@@ -17,6 +17,7 @@ mod exit_codes;
 mod guide;
 mod keys;
 mod listing;
+mod login;
 mod lock;
 mod provider;
 mod reload;

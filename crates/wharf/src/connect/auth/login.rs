@@ -58,7 +58,7 @@ impl Pass {
         let issuer = before.as_ref().map(|grant| grant.issuer.as_str());
         let found = discover::discover(errand, challenge.as_ref(), issuer).await?;
         self.check_issuer(settings, &found, before.as_ref())?;
-        let scopes = self.scopes(settings, &found, challenge.as_ref(), before.as_ref(), more)?;
+        let scopes = self.scopes(settings, &found, (challenge.as_ref(), before.as_ref()), more)?;
         let client = client::client(errand, &found.authority, settings, &visitor.returns_to()).await?;
         let code = visit::visit(errand, visitor, &found, &client, &scopes).await?;
         let back = visitor.returns_to();
@@ -159,8 +159,7 @@ impl Pass {
         &self,
         settings: &OAuth,
         found: &Found,
-        challenge: Option<&Challenge>,
-        before: Option<&Grant>,
+        (challenge, before): (Option<&Challenge>, Option<&Grant>),
         more: &[String],
     ) -> Result<Vec<String>> {
         let before = before.filter(|grant| grant.issuer == found.authority.issuer);

@@ -5,7 +5,7 @@
 //! and whoever finds it renewed already takes it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
@@ -28,6 +28,8 @@ pub(crate) struct Pass {
     shown: ArcSwapOption<Shown>,
     /// Held while it is looked up or renewed.
     renewing: tokio::sync::Mutex<()>,
+    /// Until when a renewal before its time is not tried again: it failed a moment ago.
+    rest: Mutex<Option<Instant>>,
     /// What the server last said when it refused.
     challenge: Mutex<Option<Challenge>>,
     /// Erases every token from what is said of this server.
@@ -43,6 +45,8 @@ pub(crate) struct Shown {
 
 /// How long the store's lock is waited for: longer than a renewal can take.
 const LOCK: Duration = Duration::from_secs(45);
+/// How long an authorization server that failed is left alone, while the token is still good.
+const REST: Duration = Duration::from_secs(10);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 impl Pass {
@@ -53,6 +57,7 @@ impl Pass {
             store,
             shown: ArcSwapOption::empty(),
             renewing: tokio::sync::Mutex::default(),
+            rest: Mutex::default(),
             challenge: Mutex::default(),
             secrets: LiveSecrets::default(),
         }
@@ -78,10 +83,17 @@ impl Pass {
             // Its end is only a guess of ours; the server knows better.
             return Ok(Some(shown));
         }
+        let is_resting = || self.rest().is_some_and(|until| Instant::now() < until);
+        if !shown.grant.has_ended(now) && is_resting() {
+            return Ok(Some(shown));
+        }
         match Box::pin(self.renewed(shown.number)).await {
             Ok(renewed) => Ok(renewed),
-            // It is still good for a moment, and the next request tries again.
-            Err(_) if !shown.grant.has_ended(now) => Ok(Some(shown)),
+            // It is still good for a moment, and a later request tries again.
+            Err(_) if !shown.grant.has_ended(now) => {
+                *self.rest() = Some(Instant::now() + REST);
+                Ok(Some(shown))
+            }
             Err(error) => Err(error),
         }
     }
@@ -117,6 +129,10 @@ impl Pass {
     /// What the server last said, for a login. It is said once.
     pub(super) fn take_challenge(&self) -> Option<Challenge> {
         self.challenge.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, challenge: Option<Challenge>) {

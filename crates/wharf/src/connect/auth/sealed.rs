@@ -57,6 +57,14 @@ impl SealedFiles {
         Self { notes: LoginNotes::new(folder) }
     }
 
+    /// Forgets the sealed file of a login that is kept elsewhere now.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn discard(&self, key: &str) -> Result<()> {
+        erase(&self.place(key)).map(drop)
+    }
+
     fn place(&self, key: &str) -> PathBuf {
         self.notes.place(key, "sealed")
     }

@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
+use proptest::prelude::*;
 
 use super::challenge::Challenge;
 
@@ -26,4 +27,14 @@ fn l81_a_challenge_is_read_in_every_spelling() {
     assert_eq!(read("Basic realm=x"), None);
     assert_eq!(read(r#"Bearer scope="unclosed"#).unwrap().scopes.unwrap(), ["unclosed"]);
     assert_eq!(read("=,=,\"\\"), None);
+}
+
+proptest! {
+    #[test]
+    fn l81_whatever_a_challenge_says_its_scopes_are_scopes(text in "[ -~]{0,80}", scope in "[ -~]{0,40}") {
+        for text in [text, format!("Bearer scope=\"{scope}\", x=y"), format!("x {scope}=, bearer scope={scope}")] {
+            let scopes = read(&text).and_then(|challenge| challenge.scopes).unwrap_or_default();
+            prop_assert!(scopes.iter().all(|scope| super::challenge::is_scope(scope)));
+        }
+    }
 }

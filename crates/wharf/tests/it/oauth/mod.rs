@@ -4,6 +4,7 @@ mod door;
 mod hostile;
 mod login;
 mod renewal;
+mod settings;
 mod store;
 mod transports;
 
