@@ -26,7 +26,8 @@ use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Event, State};
 use crate::mcp::Era;
 use crate::net::HttpClient;
-use crate::policy::{LaunchRequest, Live, Policy};
+use crate::policy::{LaunchPermit, LaunchRequest, Live, Policy};
+use crate::sandbox::packages::PackageOptions;
 use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
@@ -57,6 +58,8 @@ pub struct Dock {
     pub retry_pause: Duration,
     /// Programs that are on their way out.
     pub leaving: Leaving,
+    /// How packages are fetched for servers that run without a network. `None` leaves it to their launchers.
+    pub packages: Option<PackageOptions>,
 }
 
 /// One server's place. Cheap to clone; when the last clone goes, the connection closes.
@@ -111,6 +114,10 @@ const STABLE: Duration = Duration::from_secs(30);
 impl Dock {
     /// Makes a connection: asks policy, starts or reaches the server, finds its era, shakes hands.
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
+        // Fetching has a time of its own, which is not that of the handshake.
+        if let Transport::Stdio(stdio) = &config.transport {
+            self.provide(self.permit(config, stdio)?).await?;
+        }
         let intro = Introduction {
             capabilities: self.peer.capabilities(),
             legacy_capabilities: self.peer.legacy_capabilities(),
@@ -168,16 +175,21 @@ impl Dock {
         }
     }
 
-    async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
+    fn permit(&self, config: &ServerConfig, stdio: &Stdio) -> Result<LaunchPermit> {
         let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
-        let permit = self.policy.now().permit_launch(&LaunchRequest {
+        self.policy.now().permit_launch(&LaunchRequest {
             server: &config.name,
             stdio,
             origin: &config.origin,
             program: found.as_deref(),
             host_env: &self.environment,
-        })?;
+        })
+    }
+
+    async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
+        let permit = self.permit(config, stdio)?;
         self.warn(config, permit.warnings());
+        let permit = self.provide(permit).await?;
         let inbox = self.inbox(config);
         let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;

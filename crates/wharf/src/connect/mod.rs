@@ -15,6 +15,7 @@ mod life;
 mod link;
 mod listen;
 mod monitor;
+mod packages;
 mod pipe;
 mod pool;
 mod program;

@@ -3,6 +3,7 @@
 //! In: a caller's scope, a method, its parameters, and what goes with them. Out: a result as the server wrote it, or an
 //! error in the protocol's own codes. Codes that speak of our own hop to a server stay there.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use super::apps::{self, Apps};
 use super::capabilities::{self, Capabilities};
+use super::clock::Clock;
 use super::ending::Ending;
 use super::limits::Gate;
 use super::lists::Lists;
@@ -55,6 +57,7 @@ pub(super) struct Desk {
     /// Whose user interfaces callers have.
     pub(super) apps: Apps,
     pub(super) ending: Ending,
+    pub(super) clock: Clock,
     /// How much callers may ask for.
     pub(super) gate: Gate,
     /// What callers are given; `None`: everything.
@@ -100,6 +103,7 @@ impl Desk {
             parking: Arc::default(),
             apps: Apps::default(),
             ending: Ending::default(),
+            clock: Clock::new(),
             gate: Gate::default(),
             callers: None,
         })
@@ -167,14 +171,13 @@ impl Desk {
     async fn call(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
         let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
         let [name, arguments] = params.pick(["name", "arguments"]);
-        let name: String =
-            name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
+        let name = name.as_ref().and_then(Json::text).ok_or_else(|| invalid("`name` must be a string"))?;
         let snapshot = scope.snapshot();
         let (name, route) = match snapshot.route(&name) {
             // An app knows its server's tools by the names that the server gave them.
             None => {
                 match self.apps.tool(scope.agent(), &snapshot, &name).filter(|_| apps::are_known(visit)) {
-                    Some(route) => (route.public.to_string(), Some(route)),
+                    Some(route) => (Cow::Borrowed(&*route.public), Some(route)),
                     None => (name, None),
                 }
             }

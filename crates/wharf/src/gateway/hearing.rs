@@ -28,12 +28,13 @@ impl Talk {
     pub(super) async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Asked) -> Reply {
         let reel = Reels::fresh(self.streams.fetch_add(1, Ordering::Relaxed));
         let expected = Expected(Arc::clone(&reel));
+        let patience = desk.clock.wait(PATIENCE);
         let mut done = self.start(desk, asked, Line::through(Arc::clone(&reel)));
         let ended = tokio::select! {
             biased;
             ended = &mut done => Some(ended),
             () = reel.begun() => None,
-            () = tokio::time::sleep(PATIENCE) => None,
+            () = patience => None,
         };
         let ended = match ended {
             Some(Ok(message)) if !reel.has_begun() => return body::pieces(message),

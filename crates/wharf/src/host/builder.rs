@@ -21,6 +21,7 @@ use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
+use crate::sandbox::packages::PackageOptions;
 use crate::wire::{Json, Limits};
 
 /// Collects what a host needs. Each setting names its default.
@@ -40,6 +41,7 @@ pub struct HostBuilder {
     grace: Duration,
     retry_pause: Duration,
     drain: Duration,
+    packages: Option<PackageOptions>,
 }
 
 impl Default for HostBuilder {
@@ -60,6 +62,7 @@ impl Default for HostBuilder {
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
+            packages: None,
         }
     }
 }
@@ -182,6 +185,14 @@ impl HostBuilder {
         self
     }
 
+    /// How packages are fetched, in a step of its own, for servers that run confined. Defaults to none: their launchers
+    /// would have to fetch them, and have no network.
+    #[must_use]
+    pub fn packages(mut self, options: PackageOptions) -> Self {
+        self.packages = Some(options);
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -208,6 +219,7 @@ impl HostBuilder {
             grace: self.grace,
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
+            packages: self.packages,
         };
         let mut order: Vec<ServerName> = Vec::new();
         for config in &self.servers {

@@ -295,15 +295,18 @@ impl Host {
                 // A function may pass on what any server said.
                 _ => self.scope.redactor(),
             };
-            let shown = Redacted::new(arguments.clone(), redactor);
-            let (server, tool) = (route.server.clone(), route.tool.name.clone());
-            let told = Invocation::of(caller, server, tool, shown);
-            let mut told = told.with_result(outcome.raw.clone(), arguments);
-            told.local = route.source == Source::Local;
-            told.success = outcome.success;
-            told.error = outcome.error.as_ref().map(Error::kind);
-            told.took = outcome.took;
-            Event::ToolInvoked(Arc::new(told))
+            let (arguments, result) = Redacted::of_call(arguments, &outcome.raw, redactor);
+            Event::ToolInvoked(Arc::new(Invocation {
+                caller,
+                server: route.server.clone(),
+                tool: route.tool.name.clone(),
+                local: route.source == Source::Local,
+                arguments,
+                result,
+                success: outcome.success,
+                error: outcome.error.as_ref().map(Error::kind),
+                took: outcome.took,
+            }))
         });
     }
 }

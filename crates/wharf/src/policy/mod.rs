@@ -6,7 +6,9 @@
 pub mod address;
 mod call;
 mod caller;
+mod egress;
 mod environment;
+mod fetch;
 mod launch;
 mod live;
 mod package;
@@ -24,9 +26,11 @@ use std::sync::Arc;
 
 pub use crate::config::{CallerRules, PackageRule};
 pub use call::is_visible;
+pub use egress::{EgressPermit, EgressRules, Target};
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use launch::LaunchRequest;
 pub use live::Live;
+pub(crate) use package::{Package, Registry};
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
 pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
 pub use socket::{FoundFile, SocketRequest};
