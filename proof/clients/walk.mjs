@@ -12,9 +12,11 @@ export const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, 
 const asked = {};
 /** What this client says to whom wants to know something. */
 export const answers = {
-  "elicitation/create": (params) => (
-    (asked.elicitation = params.message), { action: "accept", content: { username: "ada", email: "ada@example.org" } }
-  ),
+  "elicitation/create": (params) => {
+    asked.elicitation = params.message;
+    const named = "name" in params.requestedSchema.properties;
+    return { action: "accept", content: named ? { name: "Ada" } : { username: "ada", email: "ada@example.org" } };
+  },
   "sampling/createMessage": (params) => (
     (asked.sampling = params.messages[0].content.text),
     { role: "assistant", model: "none", content: { type: "text", text: "high tide" } }
@@ -64,6 +66,7 @@ export async function walk(client, call, protocol) {
   seen.completion = (await client.complete({ ref, argument: { name: "department", value: "S" } })).completion.values;
   seen.wrong = await failed(call({ name: "everything_get-sum", arguments: { a: "two", b: 40 } }));
   seen.unknown = await failed(call({ name: "everything_no-such", arguments: {} }));
+  seen.everything = (await call({ name: "everything_trigger-elicitation-request", arguments: {} })).content[1].text;
   seen.elicited = await tool("asking_test_elicitation", { message: "Who is it?" });
   seen.sampled = await tool("asking_test_sampling", { prompt: "How is the tide?" });
   seen.asked = asked;

@@ -21,7 +21,9 @@ def answers(types):
 
     async def elicitation(context, params):
         ASKED["elicitation"] = params.message
-        return types.ElicitResult(action="accept", content={"username": "ada", "email": "ada@example.org"})
+        named = "name" in plain(params)["requestedSchema"]["properties"]
+        content = {"name": "Ada"} if named else {"username": "ada", "email": "ada@example.org"}
+        return types.ElicitResult(action="accept", content=content)
 
     async def sampling(context, params):
         ASKED["sampling"] = plain(params)["messages"][0]["content"]["text"]
@@ -97,6 +99,8 @@ async def walk(client, types, protocol, server, failure, uri=str):
     seen["completion"] = plain(found)["completion"]["values"]
     seen["wrong"] = await failed(call("everything_get-sum", {"a": "two", "b": 40}), failure)
     seen["unknown"] = await failed(call("everything_no-such", {}), failure)
+    everything = await call("everything_trigger-elicitation-request", {})
+    seen["everything"] = plain(everything)["content"][1]["text"]
     seen["elicited"] = await tool("asking_test_elicitation", {"message": "Who is it?"})
     seen["sampled"] = await tool("asking_test_sampling", {"prompt": "How is the tide?"})
     seen["asked"] = ASKED

@@ -123,8 +123,8 @@ fn judge(seen: &Value, folder: &str, who: &str) {
     let has =
         |key: &str, name: &str| assert!(names(key).contains(&name), "{who}: {name} in {:?}", names(key));
     assert_eq!(seen["server"], "wharf", "{who}");
-    // `server-everything` has one more as soon as it has been told who calls.
-    for (tool, least, most) in [("everything_", 12, 13), ("git_", 12, 12), ("filesystem_", 14, 14)] {
+    // `server-everything` shows further tools to whoever can be asked for a form, a sample or folders, and perhaps a page.
+    for (tool, least, most) in [("everything_", 16, 17), ("git_", 12, 12), ("filesystem_", 14, 14)] {
         let found = names("tools").iter().filter(|name| name.starts_with(tool)).count();
         assert!((least..=most).contains(&found), "{who}: {tool}: {:?}", names("tools"));
     }
@@ -153,6 +153,10 @@ fn judge(seen: &Value, folder: &str, who: &str) {
     assert_eq!(seen["unknown"]["code"], -32602, "{who}: {}", seen["unknown"]);
     let elicited = r#"User response: action="accept", content={"username":"ada","email":"ada@example.org"}"#;
     assert_eq!(seen["elicited"], elicited, "{who}");
+    for tool in ["trigger-elicitation-request", "trigger-sampling-request", "get-roots-list"] {
+        has("tools", &format!("everything_{tool}"));
+    }
+    assert_eq!(seen["everything"], "User inputs:\n- Name: Ada", "{who}");
     assert_eq!(seen["sampled"], "LLM response: high tide", "{who}");
     assert_eq!(seen["asked"]["elicitation"], "Who is it?", "{who}");
     assert_eq!(seen["asked"]["sampling"], "How is the tide?", "{who}");
@@ -276,6 +280,12 @@ async fn rmcp(quay: &Quay, wire: Wire, kind: &str) {
     let text = |result: Value| result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
     let tools = client.tools().await;
     assert!(tools.iter().any(|name| name == "git_git_log"), "{wire:?} {kind}: {tools:?}");
+    // It can be asked for a form, and for nothing else.
+    let listed = |name: &str| tools.iter().any(|tool| *tool == format!("everything_{name}"));
+    assert!(listed("trigger-elicitation-request"), "{wire:?} {kind}: {tools:?}");
+    assert!(!listed("trigger-sampling-request") && !listed("get-roots-list"), "{wire:?} {kind}: {tools:?}");
+    let asked = client.call("everything_trigger-elicitation-request", json!({})).await.unwrap();
+    assert_eq!(asked["content"][1]["text"], "User inputs:\n- Name: Ada", "{wire:?} {kind}: {asked}");
     let sum = client.call("everything_get-sum", json!({"a": 2, "b": 40})).await.unwrap();
     assert_eq!(text(sum), "The sum of 2 and 40 is 42.", "{wire:?} {kind}");
     let status = client.call("git_git_status", json!({"repo_path": quay.folder()})).await.unwrap();

@@ -112,7 +112,7 @@ pub(super) fn shown<T: Listed>(server: &Server, list: Offered<T>) -> Offered<T> 
 }
 
 /// A server's tools as they are known, and why they could not be asked for.
-async fn known_tools(server: &Server, peer: &HostPeer) -> (Option<Seen>, Option<Error>) {
+async fn known_tools(server: &Arc<Server>, peer: &Arc<HostPeer>) -> (Option<Seen>, Option<Error>) {
     let last = server.last_tools();
     if !server.berth.connected() {
         if let Some(trouble) = out_of_reach(server, last.is_some()) {
@@ -122,14 +122,21 @@ async fn known_tools(server: &Server, peer: &HostPeer) -> (Option<Seen>, Option<
             return (last, None);
         }
     }
-    match patiently(server, last.is_some(), server.look(Some(peer))).await {
+    let look = {
+        let (server, peer) = (Arc::clone(server), Arc::clone(peer));
+        async move { server.look(Some(&peer)).await }
+    };
+    match patiently((server, peer), ListKind::Tools, last.is_some(), look).await {
         Ok(seen) => (Some(seen), None),
         Err(error) => (last, Some(error)),
     }
 }
 
 /// The same for its other lists. A server that has no such thing has neither a list nor an error.
-async fn known_list<T: Listed>(server: &Server, peer: &HostPeer) -> (Option<Offered<T>>, Option<Error>) {
+async fn known_list<T: Listed>(
+    server: &Arc<Server>,
+    peer: &Arc<HostPeer>,
+) -> (Option<Offered<T>>, Option<Error>) {
     let last = match last_list::<T>(server) {
         Last::Nothing => return (None, server.trouble()),
         Last::Seen(list) => Some(list),
@@ -143,7 +150,11 @@ async fn known_list<T: Listed>(server: &Server, peer: &HostPeer) -> (Option<Offe
             return (last, None);
         }
     }
-    match patiently(server, last.is_some(), look::<T>(server, peer)).await {
+    let look = {
+        let (server, peer) = (Arc::clone(server), Arc::clone(peer));
+        async move { look::<T>(&server, &peer).await }
+    };
+    match patiently((server, peer), T::KIND, last.is_some(), look).await {
         Ok(list) => (Some(list), None),
         Err(Error::NotOffered { .. }) => (None, None),
         Err(error) => (last, Some(error)),
@@ -182,7 +193,7 @@ async fn look<T: Listed>(server: &Server, peer: &HostPeer) -> Result<Offered<T>>
     let connected = &connection;
     let ask = |told: bool| async move {
         let list = T::fetch(connected, server.config.timeout).await?;
-        let mut differs = server.keep(told, connected, T::KIND, || {
+        let mut differs = server.keep(connected, T::KIND, || {
             let parts = list.items.iter().map(T::parts);
             parts.map(|(name, raw)| (name.to_owned(), raw.clone())).collect()
         });
@@ -200,17 +211,28 @@ fn out_of_reach(server: &Server, known: bool) -> Option<Error> {
     if known { server.trouble() } else { server.recent_trouble() }
 }
 
-/// Where something older can be shown, nobody waits long for the new.
-async fn patiently<T>(server: &Server, known: bool, look: impl Future<Output = Result<T>>) -> Result<T> {
+/// Where something older can be shown, nobody waits long for the new. What comes late is told.
+async fn patiently<T: Send + 'static>(
+    (server, peer): (&Arc<Server>, &Arc<HostPeer>),
+    kind: ListKind,
+    known: bool,
+    look: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
     if !known {
         return look.await;
     }
-    let late = |_| Error::Timeout {
-        server: server.config.name.clone(),
-        after: PATIENCE,
-        stderr: StderrTail::default(),
-    };
-    tokio::time::timeout(PATIENCE, look).await.map_err(late)?
+    let mut look = Box::pin(look);
+    if let Ok(ended) = tokio::time::timeout(PATIENCE, &mut look).await {
+        return ended;
+    }
+    let (name, peer) = (server.config.name.clone(), Arc::clone(peer));
+    tokio::spawn(async move {
+        if look.await.is_ok() {
+            peer.tell_changed(&name, kind);
+        }
+    });
+    let server = server.config.name.clone();
+    Err(Error::Timeout { server, after: PATIENCE, stderr: StderrTail::default() })
 }
 
 /// After a server was started: its other lists may be others too, and somebody may have seen the old ones.

@@ -31,6 +31,8 @@ pub(super) struct HostPeer {
     levels: Mutex<HashMap<ServerName, LogLevel>>,
     /// The same for every server where nobody said otherwise.
     level: Mutex<Option<LogLevel>>,
+    /// Whether there is one, so that a call need not look.
+    has_level: AtomicBool,
     /// The connections to each server. A session may have several.
     connections: Mutex<HashMap<ServerName, Vec<WeakConnection>>>,
 }
@@ -52,6 +54,7 @@ impl HostPeer {
             watchers,
             levels: Mutex::default(),
             level: Mutex::default(),
+            has_level: AtomicBool::new(false),
             connections: Mutex::default(),
         }
     }
@@ -97,12 +100,13 @@ impl HostPeer {
     /// The level that every server is told, now and later.
     pub(super) fn log_from(&self, level: LogLevel) {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        self.has_level.store(true, Ordering::Release);
         self.live().iter().for_each(|connection| self.restore_level(connection));
     }
 
     /// Whether every server is told a level.
     pub(super) fn has_level(&self) -> bool {
-        self.level.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.has_level.load(Ordering::Acquire)
     }
 
     /// Tells something to every legacy server that is connected.

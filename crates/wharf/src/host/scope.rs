@@ -268,15 +268,12 @@ impl Scope {
         };
         match route.source {
             Source::Mcp => {
-                let own = scope.servers.load().get(&route.server).cloned();
-                let server = match &self.agent {
-                    // A tool of a shared server, which this scope may see in its own way.
-                    Some(agent) if route.owner.is_none() || own.is_none() => {
-                        let seen = agent.shared.servers.load().get(&route.server).map(|s| self.seen(s));
-                        // A server of its own that is gone is not another of its name.
-                        seen.filter(|server| route.owner.is_none() || server.view.is_some())
-                    }
-                    _ => own,
+                let found = scope.servers.load().get(&route.server).cloned();
+                let server = match (&self.agent, route.owner) {
+                    (Some(_), None) => found.map(|server| self.seen(&server)),
+                    // What is its own is a server, or what it sees of a shared one.
+                    (Some(_), Some(_)) => found.or_else(|| self.current_view(&route.server)),
+                    (None, _) => found,
                 };
                 server.map(Target::Server).ok_or_else(|| gone(route))
             }

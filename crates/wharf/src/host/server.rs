@@ -171,7 +171,7 @@ impl Server {
         let ask = |told: bool| async move {
             let catalog = Catalog::fetch(connected, self.config.timeout).await?;
             let list = || catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect();
-            let mut differs = self.keep(told, connected, ListKind::Tools, list);
+            let mut differs = self.keep(connected, ListKind::Tools, list);
             for rejected in &catalog.rejected {
                 self.trail.record(|| Fact {
                     tool: Some(Named::Raw(rejected.name.clone())),
@@ -226,7 +226,6 @@ impl Server {
     /// written down: it is no business of the next one who says the same of itself.
     pub(super) fn keep(
         &self,
-        told: bool,
         connection: &Connection,
         kind: ListKind,
         list: impl FnOnce() -> Vec<(String, Json)>,
@@ -234,7 +233,7 @@ impl Server {
         let Some(pins) = &self.pins else { return false };
         let list = Definitions::new(list());
         match &self.view {
-            Some(view) if told || view.lane.is_spent(connection) => pins.differs(kind, &list),
+            Some(view) if view.lane.is_spent(connection) => pins.differs(kind, &list),
             _ => pins.keep(connection.info(), kind, list),
         }
     }

@@ -83,6 +83,13 @@ impl Scope {
         self.views.any.load(Ordering::Acquire) && self.views.lock().views.contains_key(server)
     }
 
+    /// What this scope sees of a shared server in its own way, if it does.
+    pub(super) fn current_view(&self, server: &ServerName) -> Option<Arc<Server>> {
+        let agent = self.agent.as_ref()?;
+        let shared = agent.shared.servers.load().get(server).cloned()?;
+        Some(self.seen(&shared)).filter(|server| server.view.is_some())
+    }
+
     /// Shows what a view offers, unless its server was taken away in the meantime.
     pub(super) fn publish_view(&self, view: &Arc<Server>, offered: ServerTools) {
         let kept = self.views.lock();

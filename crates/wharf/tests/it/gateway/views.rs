@@ -28,7 +28,10 @@ fn able() -> Value {
 fn shy() -> Puppet {
     let form = json!({"message": "m", "requestedSchema": {"type": "object", "properties": {}}});
     let asks = [Step::Ask { method: "elicitation/create".into(), params: form }, Step::ReplyWithAnswer];
-    Puppet::of(Era::Legacy).plain_tool("echo").tool_for("elicitation", "ask").on("tool:ask", asks)
+    // Like real ones, it says that its list is another one as soon as it knows whom it shows it to.
+    let changed = Step::Notify { method: "notifications/tools/list_changed".into(), params: None };
+    let script = Puppet::of(Era::Legacy).plain_tool("echo").tool_for("elicitation", "ask");
+    script.on("tool:ask", asks).on("notifications/initialized", [changed])
 }
 
 fn with(mut params: Value, capabilities: &Value) -> Value {
