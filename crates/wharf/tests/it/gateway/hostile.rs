@@ -250,3 +250,36 @@ async fn gwy_14_no_spelling_of_a_path_goes_around_the_keys() {
     assert_eq!(right.status, StatusCode::OK);
     door.host.close().await;
 }
+
+#[tokio::test]
+async fn gwy_10_what_a_server_lets_everybody_keep_for_ten_years_is_one_callers_for_an_hour() {
+    const TEN_YEARS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
+    for (scope, ttl, wanted) in [("public", TEN_YEARS, 60 * 60 * 1000), ("private", 1500, 1500)] {
+        let kept = |mut result: Value| {
+            result["ttlMs"] = json!(ttl);
+            result["cacheScope"] = json!(scope);
+            [Step::Reply(result)]
+        };
+        let tool = json!({"name": "echo", "inputSchema": {"type": "object"}});
+        let script = Puppet::of(Era::Modern)
+            .with(|s| s.capabilities = Some(json!({"tools": {}, "resources": {}})))
+            .on("tools/list", kept(json!({"tools": [tool]})))
+            .on("resources/list", kept(json!({"resources": [{"uri": "x://a", "name": "a"}]})))
+            .on("resources/templates/list", kept(json!({"resourceTemplates": []})))
+            .on("resources/read", kept(json!({"contents": [{"uri": "x://a", "text": "t"}]})));
+        let door = open(host([puppet("pup", &script)]).await).await;
+        for (method, params) in [
+            ("tools/list", json!({})),
+            ("resources/list", json!({})),
+            ("resources/read", json!({"uri": "x://a"})),
+        ] {
+            let result = door.modern(method, params).await.json()["result"].clone();
+            assert_eq!(result["cacheScope"], "private", "{method}: {result}");
+            let kept = result["ttlMs"].as_u64().unwrap_or_else(|| panic!("{method}: {result}"));
+            // A list is our own, of all servers together.
+            let most = if method == "resources/read" { wanted } else { 5_000 };
+            assert_eq!(kept, most, "{method}: {result}");
+        }
+        door.host.close().await;
+    }
+}
