@@ -41,6 +41,7 @@ pub mod event;
 pub mod config;
 pub mod policy;
 pub mod net;
+pub mod sandbox;
 pub mod connect;
 pub mod catalog;
 pub mod registry;

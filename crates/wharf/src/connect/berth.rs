@@ -18,7 +18,7 @@ use super::inbox::{Closed, Inbox};
 use super::link::Link;
 use super::monitor::Monitor;
 use super::pipe::PipeLink;
-use super::stdio::{Leaving, Yard};
+use super::stdio::{Leaving, Unstarted, Yard};
 use super::waiting::later;
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
@@ -27,6 +27,7 @@ use crate::event::{Bus, Event, State};
 use crate::mcp::Era;
 use crate::net::HttpClient;
 use crate::policy::{LaunchRequest, Live, Policy};
+use crate::sandbox::Sandbox;
 use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
@@ -57,6 +58,8 @@ pub struct Dock {
     pub retry_pause: Duration,
     /// Programs that are on their way out.
     pub leaving: Leaving,
+    /// How programs are confined. `None`: one that has to be does not start.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// One server's place. Cheap to clone; when the last clone goes, the connection closes.
@@ -175,19 +178,31 @@ impl Dock {
             stdio,
             origin: &config.origin,
             program: found.as_deref(),
+            sandbox: config.sandbox.as_ref(),
             host_env: &self.environment,
         })?;
         self.warn(config, permit.warnings());
         let inbox = self.inbox(config);
-        let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
+        let yard = Yard {
+            scratch: self.scratch.clone(),
+            grace: self.grace,
+            leaving: self.leaving.clone(),
+            sandbox: self.sandbox.clone(),
+        };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
-        let started = started.map_err(|reason| Error::Connection {
-            server: config.name.clone(),
-            transport: "stdio",
-            reason,
-            stderr: StderrTail::default(),
-            retryable: false,
+        let started = started.map_err(|unstarted| match unstarted {
+            Unstarted::Unconfined { reason, hint } => {
+                Error::Sandbox { server: config.name.clone(), reason, hint }
+            }
+            Unstarted::Failed(reason) => Error::Connection {
+                server: config.name.clone(),
+                transport: "stdio",
+                reason,
+                stderr: StderrTail::default(),
+                retryable: false,
+            },
         })?;
+        self.warn(config, &started.warnings);
         let link =
             Link::Pipe(PipeLink::start(started.child, started.stdin, started.stdout, Arc::clone(&inbox)));
         Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })

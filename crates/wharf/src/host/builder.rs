@@ -20,6 +20,7 @@ use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
+use crate::sandbox::Sandbox;
 use crate::wire::{Json, Limits};
 
 /// Collects what a host needs. Each setting names its default.
@@ -39,6 +40,7 @@ pub struct HostBuilder {
     grace: Duration,
     retry_pause: Duration,
     drain: Duration,
+    sandbox: Option<Sandbox>,
 }
 
 impl Default for HostBuilder {
@@ -59,6 +61,7 @@ impl Default for HostBuilder {
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
+            sandbox: None,
         }
     }
 }
@@ -181,6 +184,13 @@ impl HostBuilder {
         self
     }
 
+    /// How programs are confined. Defaults to not at all: then a server that has to be confined does not start.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -194,6 +204,11 @@ impl HostBuilder {
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
         let policy = Live::from(self.policy);
+        let home = self.environment.get("HOME").cloned();
+        let sandbox = self.sandbox.map(|sandbox| match home {
+            Some(home) if !sandbox.has_home() => sandbox.home(home),
+            _ => sandbox,
+        });
         let dock = Dock {
             policy: policy.clone(),
             environment: self.environment,
@@ -207,6 +222,7 @@ impl HostBuilder {
             grace: self.grace,
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
+            sandbox,
         };
         let mut order: Vec<ServerName> = Vec::new();
         for config in &self.servers {

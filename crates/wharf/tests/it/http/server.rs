@@ -311,6 +311,7 @@ pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
         grace: Duration::from_secs(2),
         retry_pause: Duration::from_millis(250),
         leaving: wharf::connect::Leaving::default(),
+        sandbox: None,
     }
 }
 

@@ -1,0 +1,165 @@
+//! What a confined program will see: the plan that every engine carries out.
+//!
+//! In: a permit with its profile, and what the sandbox knows of this machine. Out: a [`Plan`]: what is mounted where, and
+//! the job that is done inside. Nothing is started or mounted here.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::grants::{Access, Grants};
+use super::{Sandbox, install, system};
+use crate::config::Profile;
+use crate::policy::LaunchPermit;
+
+/// One thing that the program finds in its file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Mount {
+    /// A file or folder of the machine, read-only.
+    Read { from: PathBuf, at: PathBuf },
+    /// A file or folder of the machine that it may change.
+    Write { from: PathBuf, at: PathBuf },
+    /// A link, as the machine has it.
+    Link { to: PathBuf, at: PathBuf },
+    /// A private folder in memory, which goes with the program.
+    Private { at: PathBuf, size: u64 },
+    /// An empty folder in the place of one that is nobody's business.
+    Nothing { at: PathBuf },
+    /// A file that we wrote.
+    Text { at: PathBuf, text: String },
+}
+
+/// What is done inside, by the stage and then by the program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) limits: Limits,
+    pub(crate) unix_sockets: bool,
+    /// What it may change: everything else is held read-only a second time.
+    pub(crate) writable: Vec<PathBuf>,
+    /// Whether the second hold must be there: with our own engine it is not a luxury.
+    pub(crate) needs_landlock: bool,
+}
+
+/// What one process may use.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    pub(crate) memory: u64,
+    pub(crate) processes: u64,
+    pub(crate) open_files: u64,
+    pub(crate) file_size: u64,
+    pub(crate) cpu_seconds: Option<u64>,
+}
+
+/// Everything about one confined start.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) job: Job,
+    /// What a person should know.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Where the stage and what belongs to it is found inside.
+pub(crate) const OURS: &str = "/run/wharf";
+/// The stage itself.
+pub(crate) const STAGE_AT: &str = "/run/wharf/stage";
+const TEMP: &str = "/tmp";
+
+// === impl Plan ===
+
+impl Plan {
+    /// Plans a start. The error is for the person who wrote the profile.
+    pub(crate) fn new(permit: &LaunchPermit, profile: &Profile, sandbox: &Sandbox) -> Result<Self, String> {
+        let home = sandbox.inner_home();
+        let mut grants = Grants::new(sandbox);
+        system::grant(&mut grants);
+        let path = permit.env().iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose());
+        install::grant(&mut grants, permit.program(), permit.args(), path);
+        if let Some(cwd) = permit.cwd() {
+            grants.offer(cwd, Access::Read, "the folder it starts in");
+        }
+        for path in &profile.read {
+            grants.demand(path, Access::Read)?;
+        }
+        for path in &profile.write {
+            grants.demand(path, Access::Write)?;
+        }
+        let mut mounts = vec![
+            Mount::Private { at: TEMP.into(), size: profile.scratch },
+            Mount::Private { at: home.clone(), size: profile.scratch },
+        ];
+        let (granted, warnings) = grants.settle()?;
+        let writes = granted.iter().filter_map(|mount| match mount {
+            Mount::Write { at, .. } => Some(at.clone()),
+            _ => None,
+        });
+        let writable = [home.clone(), TEMP.into()].into_iter().chain(writes).collect();
+        mounts.extend(granted);
+        mounts.extend(system::texts(&home, sandbox.user()));
+        mounts.push(Mount::Read { from: sandbox.stage_program()?, at: STAGE_AT.into() });
+        let cwd = permit.cwd().map_or_else(|| home.clone(), Path::to_path_buf);
+        let job = Job {
+            program: utf8(permit.program())?,
+            args: permit.args().iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            env: environment(permit, &home),
+            cwd: utf8(&cwd)?,
+            limits: Limits::of(profile),
+            unix_sockets: profile.unix_sockets,
+            writable,
+            needs_landlock: false,
+        };
+        Ok(Self { mounts, job, warnings })
+    }
+}
+
+/// A plan travels as text.
+fn utf8(path: &Path) -> Result<PathBuf, String> {
+    match path.to_str() {
+        Some(_) => Ok(path.to_path_buf()),
+        None => Err(format!("the path {} is not UTF-8", path.display())),
+    }
+}
+
+/// The child's environment with the folders that are its own inside.
+fn environment(permit: &LaunchPermit, home: &Path) -> Vec<(String, String)> {
+    const OWN: [&str; 4] = ["HOME", "TMPDIR", "TMP", "TEMP"];
+    let kept = permit.env().iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
+    let mut env: Vec<_> = kept.map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+    env.push(("HOME".into(), home.display().to_string()));
+    env.push(("TMPDIR".into(), TEMP.into()));
+    env
+}
+
+// === impl Limits ===
+
+impl Limits {
+    fn of(profile: &Profile) -> Self {
+        Self {
+            memory: profile.memory,
+            processes: profile.processes,
+            open_files: profile.open_files,
+            file_size: profile.file_size,
+            cpu_seconds: profile.cpu_time.map(|time| time.as_secs().max(1)),
+        }
+    }
+}
+
+// === impl Mount ===
+
+impl Mount {
+    /// Where it is found inside.
+    pub(crate) fn at(&self) -> &Path {
+        match self {
+            Self::Read { at, .. }
+            | Self::Write { at, .. }
+            | Self::Link { at, .. }
+            | Self::Private { at, .. }
+            | Self::Nothing { at }
+            | Self::Text { at, .. } => at,
+        }
+    }
+}
