@@ -74,8 +74,11 @@ pub(super) fn confine(program: &Path, plan: &Plan) -> io::Result<Confined> {
     for mount in &plan.mounts {
         line.mount(mount)?;
     }
-    // The root is a folder in memory: without this it could be written to, and `/dev` as well.
-    line.words(&["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]);
+    // As root it could change the kernel's settings through the one; the others are folders in memory.
+    for read_only in ["/proc", "/dev", "/"] {
+        line.words(&["--remount-ro", read_only]);
+    }
+    line.words(&["--chdir", "/"]);
     line.words(&["--", STAGE_AT, STAGE, stage::RUN]);
     let preamble = stage::message(&plan.job)?;
     Ok(Confined { program: program.to_path_buf(), args: line.args, preamble, files: line.files })

@@ -63,9 +63,7 @@ pub(crate) struct Plan {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Where the stage and what belongs to it is found inside.
-pub(crate) const OURS: &str = "/run/wharf";
-/// The stage itself.
+/// Where the stage is found inside.
 pub(crate) const STAGE_AT: &str = "/run/wharf/stage";
 const TEMP: &str = "/tmp";
 
@@ -90,6 +88,8 @@ impl Plan {
         }
         let mut mounts = vec![
             Mount::Private { at: TEMP.into(), size: profile.scratch },
+            // Memory that processes share.
+            Mount::Private { at: "/dev/shm".into(), size: profile.scratch },
             Mount::Private { at: home.clone(), size: profile.scratch },
         ];
         let (granted, warnings) = grants.settle()?;

@@ -4,6 +4,8 @@
 //! In: a role on the command line, and one message for it at the beginning of standard input; what comes after belongs to
 //! the server. Out: the server, or a line on standard error that begins with [`VOICE`] and the exit status [`FAILED`].
 
+mod calls;
+mod hold;
 mod limits;
 mod run;
 

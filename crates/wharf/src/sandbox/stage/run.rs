@@ -7,13 +7,15 @@ use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use super::{limits, receive};
+use super::{calls, hold, limits, receive};
 use crate::sandbox::plan::Job;
 
 pub(super) fn run() -> Result<Infallible, String> {
     let job: Job = receive()?;
     limits::apply(&job.limits)?;
     refuse_privileges()?;
+    hold::hold(&job.writable, job.needs_landlock)?;
+    calls::refuse(job.unix_sockets)?;
     Err(become_server(&job))
 }
 
