@@ -1,7 +1,7 @@
 //! A host with servers in cells, for the tests of the sandbox: it can be started as another user than the tests run as.
 //!
 //! In: a JSON document on standard input: `home`, `protect`, `engine`, `servers` (`name`, `command`, `args`, `env`, `cwd`,
-//! `sandbox`) and `steps` (`server`, `code`). Out: what came of each step, as a JSON list, and then warnings. It is its
+//! `sandbox`) and `steps` (`server`, `code`). Out: a JSON document: what came of each step, `warnings`, and why servers did not start. It is its
 //! own stage.
 #![allow(
     clippy::unwrap_used,
@@ -35,6 +35,7 @@ async fn run(order: &Value) -> Value {
     let mut sandbox = Sandbox::new(std::env::current_exe().unwrap()).protect(texts(&order["protect"]));
     match order["engine"].as_str() {
         Some("none") => sandbox = sandbox.engine(Engine::None("there is no engine".into())),
+        Some("own") => sandbox = sandbox.engine(Engine::Own),
         Some(path) => sandbox = sandbox.engine(Engine::Bubblewrap(path.into())),
         None => {}
     }
@@ -45,6 +46,12 @@ async fn run(order: &Value) -> Value {
     let builder = Host::builder().policy(policy).environment(env).servers(servers).sandbox(sandbox);
     let host = builder.start().await.unwrap();
     let mut told = host.events().subscribe();
+    let mut unstarted = Vec::new();
+    for server in order["servers"].as_array().unwrap() {
+        if let Err(error) = host.berth(server["name"].as_str().unwrap()).unwrap().connect().await {
+            unstarted.push(format!("{error} | {}", error.hint().unwrap_or_default()));
+        }
+    }
     let mut done = Vec::new();
     for step in order["steps"].as_array().unwrap() {
         let outcome =
@@ -61,7 +68,7 @@ async fn run(order: &Value) -> Value {
         }
     }
     host.close().await;
-    json!({ "steps": done, "warnings": warnings })
+    json!({ "steps": done, "warnings": warnings, "unstarted": unstarted })
 }
 
 fn server(value: &Value) -> ServerConfig {

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::plan::{Mount, Plan, STAGE_AT};
-use super::{Confined, STAGE, stage};
+use super::{Confined, STAGE};
 
 /// Where bubblewrap is installed by the system.
 const PLACES: [&str; 2] = ["/usr/bin/bwrap", "/bin/bwrap"];
@@ -79,8 +79,8 @@ pub(super) fn confine(program: &Path, plan: &Plan) -> io::Result<Confined> {
         line.words(&["--remount-ro", read_only]);
     }
     line.words(&["--chdir", "/"]);
-    line.words(&["--", STAGE_AT, STAGE, stage::RUN]);
-    let preamble = stage::message(&plan.job)?;
+    line.words(&["--", STAGE_AT, STAGE, plan.first_role()]);
+    let preamble = plan.messages(false)?;
     Ok(Confined { program: program.to_path_buf(), args: line.args, preamble, files: line.files })
 }
 

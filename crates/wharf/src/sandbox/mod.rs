@@ -44,6 +44,8 @@ pub struct Sandbox {
 pub enum Engine {
     /// Bubblewrap, at this path.
     Bubblewrap(PathBuf),
+    /// Our own: namespaces and Landlock.
+    Own,
     /// None: no program can be confined, and so none starts that has to be.
     None(String),
 }
@@ -100,20 +102,35 @@ impl Sandbox {
     }
 
     /// Plans the start of a program. The error says what of its profile cannot be done.
-    pub(crate) fn plan(&self, permit: &LaunchPermit, profile: &Profile) -> Result<Plan, (String, String)> {
+    pub(crate) fn plan(
+        &self,
+        permit: &LaunchPermit,
+        profile: &Profile,
+        proxy: Option<&Path>,
+    ) -> Result<Plan, (String, String)> {
         if let Engine::None(why) = &self.engine {
             return Err((why.clone(), no_engine(permit.server())));
         }
         let hint = || format!("correct `sandbox` of server `{}`", permit.server());
-        Plan::new(permit, profile, self).map_err(|why| (why, hint()))
+        Plan::new(permit, profile, self, proxy).map_err(|why| (why, hint()))
     }
 
     /// Makes a plan into a command line.
     pub(crate) fn confine(&self, plan: &Plan) -> io::Result<Confined> {
         match &self.engine {
             Engine::Bubblewrap(program) => bwrap::confine(program, plan),
+            Engine::Own => self.enter(plan),
             Engine::None(why) => Err(io::Error::other(why.clone())),
         }
+    }
+
+    /// The command line of our own engine: the stage itself, outside.
+    fn enter(&self, plan: &Plan) -> io::Result<Confined> {
+        let role = plan.first_role().to_owned();
+        let mut preamble = stage::message(&stage::Build { mounts: plan.mounts.clone(), role })?;
+        preamble.extend(plan.messages(true)?);
+        let args = [STAGE, stage::ENTER].map(OsString::from).to_vec();
+        Ok(Confined { program: self.stage.clone(), args, preamble, files: Vec::new() })
     }
 
     /// The home folder by every name it has.
@@ -172,9 +189,9 @@ fn no_engine(server: &ServerName) -> String {
 impl Engine {
     /// What this machine has.
     pub fn find() -> Self {
-        match bwrap::find() {
-            Ok(path) => Self::Bubblewrap(path),
-            Err(why) => Self::None(why),
+        if !cfg!(target_os = "linux") {
+            return Self::None("a sandbox is not available on this system, only on Linux".into());
         }
+        bwrap::find().map_or(Self::Own, Self::Bubblewrap)
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::grants::{Access, Grants};
-use super::{Sandbox, install, system};
+use super::{Sandbox, install, stage, system};
 use crate::config::Profile;
 use crate::policy::LaunchPermit;
 
@@ -44,6 +44,13 @@ pub(crate) struct Job {
     pub(crate) needs_landlock: bool,
 }
 
+/// What the stage needs that keeps the way out open.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Relay {
+    /// The proxy's socket, as it is found inside.
+    pub(crate) socket: PathBuf,
+}
+
 /// What one process may use.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Limits {
@@ -59,19 +66,30 @@ pub(crate) struct Limits {
 pub(crate) struct Plan {
     pub(crate) mounts: Vec<Mount>,
     pub(crate) job: Job,
+    /// Only where there is somewhere to go.
+    pub(crate) relay: Option<Relay>,
     /// What a person should know.
     pub(crate) warnings: Vec<String>,
 }
 
 /// Where the stage is found inside.
 pub(crate) const STAGE_AT: &str = "/run/wharf/stage";
+const PROXY_AT: &str = "/run/wharf/egress.sock";
+/// The port of the sandbox's own loopback from which the way goes to the proxy. Nobody else is there to take it.
+pub(crate) const PROXY_PORT: u16 = 3128;
 const TEMP: &str = "/tmp";
 
 // === impl Plan ===
 
 impl Plan {
-    /// Plans a start. The error is for the person who wrote the profile.
-    pub(crate) fn new(permit: &LaunchPermit, profile: &Profile, sandbox: &Sandbox) -> Result<Self, String> {
+    /// Plans a start; `proxy` is the socket where the egress proxy listens for this server. The error is for the person
+    /// who wrote the profile.
+    pub(crate) fn new(
+        permit: &LaunchPermit,
+        profile: &Profile,
+        sandbox: &Sandbox,
+        proxy: Option<&Path>,
+    ) -> Result<Self, String> {
         let home = sandbox.inner_home();
         let mut grants = Grants::new(sandbox);
         system::grant(&mut grants);
@@ -101,18 +119,43 @@ impl Plan {
         mounts.extend(granted);
         mounts.extend(system::texts(&home, sandbox.user()));
         mounts.push(Mount::Read { from: sandbox.stage_program()?, at: STAGE_AT.into() });
+        let relay = match proxy {
+            Some(socket) => {
+                mounts.push(Mount::Read { from: utf8(socket)?, at: PROXY_AT.into() });
+                Some(Relay { socket: PROXY_AT.into() })
+            }
+            None if profile.domains.is_empty() => None,
+            None => return Err("its profile names `domains`, and this host has no egress proxy".into()),
+        };
         let cwd = permit.cwd().map_or_else(|| home.clone(), Path::to_path_buf);
         let job = Job {
             program: utf8(permit.program())?,
             args: permit.args().iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-            env: environment(permit, &home),
+            env: environment(permit, &home, relay.is_some()),
             cwd: utf8(&cwd)?,
             limits: Limits::of(profile),
             unix_sockets: profile.unix_sockets,
             writable,
             needs_landlock: false,
         };
-        Ok(Self { mounts, job, warnings })
+        Ok(Self { mounts, job, relay, warnings })
+    }
+}
+
+impl Plan {
+    /// Who is called first inside.
+    pub(super) fn first_role(&self) -> &'static str {
+        if self.relay.is_some() { stage::RELAY } else { stage::RUN }
+    }
+
+    /// What the stages inside are told, one after the other.
+    pub(super) fn messages(&self, needs_landlock: bool) -> std::io::Result<Vec<u8>> {
+        let mut messages = match &self.relay {
+            Some(relay) => stage::message(relay)?,
+            None => Vec::new(),
+        };
+        messages.extend(stage::message(&Job { needs_landlock, ..self.job.clone() })?);
+        Ok(messages)
     }
 }
 
@@ -125,12 +168,25 @@ fn utf8(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// The child's environment with the folders that are its own inside.
-fn environment(permit: &LaunchPermit, home: &Path) -> Vec<(String, String)> {
+fn environment(permit: &LaunchPermit, home: &Path, has_way_out: bool) -> Vec<(String, String)> {
     const OWN: [&str; 4] = ["HOME", "TMPDIR", "TMP", "TEMP"];
+    const PROXY: [&str; 6] =
+        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
     let kept = permit.env().iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
     let mut env: Vec<_> = kept.map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
     env.push(("HOME".into(), home.display().to_string()));
     env.push(("TMPDIR".into(), TEMP.into()));
+    if has_way_out {
+        env.retain(|(name, _)| !PROXY.contains(&name.as_str()) && !name.eq_ignore_ascii_case("NO_PROXY"));
+        let way = format!("http://127.0.0.1:{PROXY_PORT}");
+        env.extend(PROXY.map(|name| (name.to_owned(), way.clone())));
+        // Its own services are reached without us.
+        env.extend(
+            ["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), "localhost,127.0.0.1,::1".to_owned())),
+        );
+        // Node looks at the others only if it is told to.
+        env.push(("NODE_USE_ENV_PROXY".into(), "1".into()));
+    }
     env
 }
 

@@ -108,7 +108,7 @@ fn start(
     };
     let unconfined = |(reason, hint)| Unstarted::Unconfined { reason, hint };
     let sandbox = sandbox.ok_or_else(|| unconfined(sandbox::none_given()))?;
-    let plan = sandbox.plan(permit, profile).map_err(unconfined)?;
+    let plan = sandbox.plan(permit, profile, None).map_err(unconfined)?;
     let confined = sandbox.confine(&plan).map_err(failed)?;
     let mut command = command(&confined.program);
     command.args(&confined.args).current_dir("/");
