@@ -31,6 +31,9 @@ fn main() -> ExitCode {
 
 async fn run(order: &Value) -> Value {
     let mut env: Vec<(String, String)> = std::env::vars().filter(|(name, _)| name != "HOME").collect();
+    if let Some(path) = order["path"].as_str() {
+        env.push(("PATH".into(), path.into()));
+    }
     env.push(("HOME".into(), order["home"].as_str().unwrap().into()));
     let mut sandbox = Sandbox::new(std::env::current_exe().unwrap()).protect(texts(&order["protect"]));
     match order["engine"].as_str() {
@@ -52,6 +55,13 @@ async fn run(order: &Value) -> Value {
             unstarted.push(format!("{error} | {}", error.hint().unwrap_or_default()));
         }
     }
+    let mut files = Vec::new();
+    for _ in 0..order["starts"].as_u64().unwrap_or(0) {
+        let berth = host.berth("cell").unwrap();
+        berth.connect().await.unwrap();
+        berth.disconnect().await;
+        files.push(std::fs::read_dir("/proc/self/fd").unwrap().count());
+    }
     let mut done = Vec::new();
     for step in order["steps"].as_array().unwrap() {
         let outcome =
@@ -68,7 +78,7 @@ async fn run(order: &Value) -> Value {
         }
     }
     host.close().await;
-    json!({ "steps": done, "warnings": warnings, "unstarted": unstarted })
+    json!({ "steps": done, "warnings": warnings, "unstarted": unstarted, "files": [files.get(1), files.last()] })
 }
 
 fn server(value: &Value) -> ServerConfig {

@@ -70,7 +70,7 @@ impl Default for PolicySettings {
             env_allow: Vec::new(),
             arguments_allow: Vec::new(),
             private_networks: false,
-            sandbox: false,
+            sandbox: true,
             unconfined: Vec::new(),
         }
     }

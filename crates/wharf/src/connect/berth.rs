@@ -188,6 +188,7 @@ impl Dock {
             grace: self.grace,
             leaving: self.leaving.clone(),
             sandbox: self.sandbox.clone(),
+            way_out: None,
         };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
         let started = started.map_err(|unstarted| match unstarted {

@@ -84,7 +84,7 @@ impl Policy {
             env_allowed: BTreeSet::new(),
             private_networks: false,
             allowed_argv: BTreeSet::new(),
-            sandbox: false,
+            sandbox: true,
             unconfined: BTreeSet::new(),
         };
         Self { rules: Arc::new(rules) }

@@ -81,7 +81,7 @@ pub(super) fn confine(program: &Path, plan: &Plan) -> io::Result<Confined> {
     line.words(&["--chdir", "/"]);
     line.words(&["--", STAGE_AT, STAGE, plan.first_role()]);
     let preamble = plan.messages(false)?;
-    Ok(Confined { program: program.to_path_buf(), args: line.args, preamble, files: line.files })
+    Ok(Confined { program: program.to_path_buf(), args: line.args, preamble, files: line.files, group: None })
 }
 
 struct Line {

@@ -6,12 +6,14 @@
 //! otherwise our own. Nothing is started here but by the stage, which runs inside.
 
 mod bwrap;
+mod cgroup;
 mod clue;
 mod grants;
 mod install;
 mod plan;
 mod stage;
 mod system;
+mod trial;
 
 use std::ffi::OsString;
 use std::io;
@@ -21,9 +23,12 @@ use std::path::{Path, PathBuf};
 pub use crate::config::Profile;
 use crate::names::ServerName;
 use crate::policy::LaunchPermit;
+pub(crate) use cgroup::Cgroup;
+use cgroup::Hierarchies;
 pub(crate) use clue::Clue;
 pub(crate) use plan::Plan;
 pub use stage::stage;
+pub use trial::Abilities;
 
 /// The first argument of a program that is to be the stage: see [`stage`].
 pub const STAGE: &str = "__sandbox-stage";
@@ -36,6 +41,7 @@ pub struct Sandbox {
     home: Option<PathBuf>,
     protected: Vec<PathBuf>,
     engine: Engine,
+    hierarchies: Hierarchies,
 }
 
 /// What carries out the plan.
@@ -50,6 +56,14 @@ pub enum Engine {
     None(String),
 }
 
+/// The way out that a confined program is given: the socket of a proxy that listens for it alone, and as long as this lives.
+#[derive(Clone, Debug)]
+pub(crate) struct WayOut {
+    pub(crate) socket: PathBuf,
+    /// Whoever listens there.
+    pub(crate) _keeper: std::sync::Arc<dyn std::fmt::Debug + Send + Sync>,
+}
+
 /// A confined start, ready to be made.
 pub(crate) struct Confined {
     pub(crate) program: PathBuf,
@@ -58,6 +72,8 @@ pub(crate) struct Confined {
     pub(crate) preamble: Vec<u8>,
     /// Open files that the command line speaks of; to be held until the program was started.
     pub(crate) files: Vec<OwnedFd>,
+    /// What bounds it and everything it starts; to be held until all of that is gone.
+    pub(crate) group: Option<Cgroup>,
 }
 
 // === impl Sandbox ===
@@ -66,7 +82,13 @@ impl Sandbox {
     /// A sandbox with this program as its stage: one whose `main` calls [`stage`] before anything else. The engine is what
     /// this machine has.
     pub fn new(stage: impl Into<PathBuf>) -> Self {
-        Self { stage: stage.into(), home: None, protected: Vec::new(), engine: Engine::find() }
+        Self {
+            stage: stage.into(),
+            home: None,
+            protected: Vec::new(),
+            engine: Engine::find(),
+            hierarchies: Hierarchies::find(),
+        }
     }
 
     /// The user's home folder, which no program is let into. Defaults to `HOME` of the host's environment.
@@ -106,22 +128,42 @@ impl Sandbox {
         &self,
         permit: &LaunchPermit,
         profile: &Profile,
-        proxy: Option<&Path>,
+        way_out: Option<&WayOut>,
     ) -> Result<Plan, (String, String)> {
         if let Engine::None(why) = &self.engine {
             return Err((why.clone(), no_engine(permit.server())));
         }
         let hint = || format!("correct `sandbox` of server `{}`", permit.server());
-        Plan::new(permit, profile, self, proxy).map_err(|why| (why, hint()))
+        Plan::new(permit, profile, self, way_out.map(|way| way.socket.as_path())).map_err(|why| (why, hint()))
     }
 
     /// Makes a plan into a command line.
     pub(crate) fn confine(&self, plan: &Plan) -> io::Result<Confined> {
-        match &self.engine {
-            Engine::Bubblewrap(program) => bwrap::confine(program, plan),
-            Engine::Own => self.enter(plan),
-            Engine::None(why) => Err(io::Error::other(why.clone())),
+        let confined = match &self.engine {
+            Engine::Bubblewrap(program) => bwrap::confine(program, plan)?,
+            Engine::Own => self.enter(plan)?,
+            Engine::None(why) => return Err(io::Error::other(why.clone())),
+        };
+        match self.hierarchies.make(&plan.job.limits)? {
+            Some(group) => self.join(confined, group),
+            None => Ok(confined),
         }
+    }
+
+    /// The same, in a group that bounds it all.
+    fn join(&self, confined: Confined, group: Cgroup) -> io::Result<Confined> {
+        let mut args = [STAGE, stage::JOIN].map(OsString::from).to_vec();
+        args.push(confined.program.into());
+        args.extend(confined.args);
+        let mut preamble = stage::message(&group.doors())?;
+        preamble.extend(confined.preamble);
+        Ok(Confined {
+            program: self.stage.clone(),
+            args,
+            preamble,
+            files: confined.files,
+            group: Some(group),
+        })
     }
 
     /// The command line of our own engine: the stage itself, outside.
@@ -130,7 +172,7 @@ impl Sandbox {
         let mut preamble = stage::message(&stage::Build { mounts: plan.mounts.clone(), role })?;
         preamble.extend(plan.messages(true)?);
         let args = [STAGE, stage::ENTER].map(OsString::from).to_vec();
-        Ok(Confined { program: self.stage.clone(), args, preamble, files: Vec::new() })
+        Ok(Confined { program: self.stage.clone(), args, preamble, files: Vec::new(), group: None })
     }
 
     /// The home folder by every name it has.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::grants::{Access, Grants};
-use super::{Sandbox, install, stage, system};
+use super::{STAGE, Sandbox, install, stage, system};
 use crate::config::Profile;
 use crate::policy::LaunchPermit;
 
@@ -82,6 +82,28 @@ const TEMP: &str = "/tmp";
 // === impl Plan ===
 
 impl Plan {
+    /// A plan without a server: the stage tries whether everything holds.
+    pub(super) fn trial(sandbox: &Sandbox) -> Result<Self, String> {
+        let home = sandbox.inner_home();
+        let profile = Profile::default();
+        let mut grants = Grants::new(sandbox);
+        system::grant(&mut grants);
+        let mut mounts = vec![Mount::Private { at: home.clone(), size: profile.scratch }];
+        mounts.extend(grants.settle()?.0);
+        mounts.push(Mount::Read { from: sandbox.stage_program()?, at: STAGE_AT.into() });
+        let job = Job {
+            program: STAGE_AT.into(),
+            args: vec![STAGE.into(), stage::TRIAL.into()],
+            env: Vec::new(),
+            cwd: home.clone(),
+            limits: Limits::of(&profile),
+            unix_sockets: false,
+            writable: vec![home],
+            needs_landlock: false,
+        };
+        Ok(Self { mounts, job, relay: None, warnings: Vec::new() })
+    }
+
     /// Plans a start; `proxy` is the socket where the egress proxy listens for this server. The error is for the person
     /// who wrote the profile.
     pub(crate) fn new(

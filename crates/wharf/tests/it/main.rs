@@ -51,6 +51,7 @@ mod provider_support;
 mod reading;
 mod reload;
 mod render;
+mod sandbox;
 mod schema;
 mod seeds;
 mod sessions;

@@ -20,7 +20,7 @@ use super::monitor::Monitor;
 use crate::error::StderrTail;
 use crate::names::ServerName;
 use crate::policy::LaunchPermit;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, WayOut};
 use stderr::Tail;
 
 /// How a program ended, for whoever waits to know.
@@ -36,6 +36,8 @@ pub(crate) struct Child {
     stderr: Tail,
     exit: watch::Receiver<Option<String>>,
     leaving: Leaving,
+    /// Kept as long as the program.
+    _way_out: Option<WayOut>,
 }
 
 /// A program that was just started.
@@ -69,6 +71,8 @@ pub(crate) struct Yard {
     pub(crate) leaving: Leaving,
     /// How programs are confined that have to be.
     pub(crate) sandbox: Option<Sandbox>,
+    /// The way to the network, for one that is given any.
+    pub(crate) way_out: Option<WayOut>,
 }
 
 /// Starts the program that the permit is for. In a task of its own: whoever gives up meanwhile does not lose sight of a
@@ -84,15 +88,15 @@ pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: Monitor) ->
 
 async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<Started, Unstarted> {
     let server: ServerName = permit.server().clone();
-    let spawned = spawner::spawn(permit, yard.scratch, yard.sandbox).await?;
+    let spawned = spawner::spawn(permit, yard.scratch, yard.sandbox, yard.way_out.clone()).await?;
     let (tell_exit, exit) = watch::channel(None);
     let confined = spawned.inside.is_some();
-    let held = stop::Held { pid: spawned.pid, confined, folder: spawned.folder };
-    let group = Arc::new(stop::Group::new(held, exit.clone(), yard.grace));
-    let (clue, preamble, warnings) = match spawned.inside {
-        Some(inside) => (Some(inside.clue), inside.preamble, inside.warnings),
-        None => (None, Vec::new(), Vec::new()),
+    let (bounds, clue, preamble, warnings) = match spawned.inside {
+        Some(inside) => (inside.group, Some(inside.clue), inside.preamble, inside.warnings),
+        None => (None, None, Vec::new(), Vec::new()),
     };
+    let held = stop::Held { pid: spawned.pid, confined, folder: spawned.folder, bounds };
+    let group = Arc::new(stop::Group::new(held, exit.clone(), yard.grace));
     let stderr = Tail::follow(spawned.stderr, server, monitor.clone(), clue);
     let mut process = spawned.process;
     tokio::spawn(async move {
@@ -100,7 +104,7 @@ async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<St
         let status = process.wait().await.map_or_else(|e| format!("it was lost: {e}"), describe);
         tell_exit.send_replace(Some(status));
     });
-    let child = Child { group, stderr, exit, leaving: yard.leaving };
+    let child = Child { group, stderr, exit, leaving: yard.leaving, _way_out: yard.way_out };
     let mut stdin = spawned.stdin;
     // One that is gone already is told by its exit status.
     let _ = stdin.write_all(&preamble).await;

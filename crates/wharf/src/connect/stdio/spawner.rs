@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::{Unstarted, watchdog};
 use crate::policy::{Confinement, LaunchPermit};
-use crate::sandbox::{self, Clue, Sandbox};
+use crate::sandbox::{self, Cgroup, Clue, Sandbox, WayOut};
 
 /// A process that was just started.
 pub(super) struct Spawned {
@@ -34,6 +34,7 @@ pub(super) struct Spawned {
 
 /// What belongs to a start in a sandbox.
 pub(super) struct Inside {
+    pub(super) group: Option<Cgroup>,
     /// What goes down its standard input before anything else.
     pub(super) preamble: Vec<u8>,
     pub(super) clue: Clue,
@@ -46,20 +47,24 @@ pub(super) struct OwnFolder(PathBuf);
 struct Order {
     permit: LaunchPermit,
     scratch: PathBuf,
-    sandbox: Option<Sandbox>,
+    room: Room,
     runtime: Handle,
     done: oneshot::Sender<Result<Spawned, Unstarted>>,
 }
+
+/// Where a confined program goes, if there is such a place.
+type Room = (Option<Sandbox>, Option<WayOut>);
 
 /// Starts a process in the spawner's thread.
 pub(super) async fn spawn(
     permit: LaunchPermit,
     scratch: PathBuf,
     sandbox: Option<Sandbox>,
+    way_out: Option<WayOut>,
 ) -> Result<Spawned, Unstarted> {
     let gone = || Unstarted::Failed("the thread that starts programs is gone".into());
     let (done, spawned) = oneshot::channel();
-    let order = Order { permit, scratch, sandbox, runtime: Handle::current(), done };
+    let order = Order { permit, scratch, room: (sandbox, way_out), runtime: Handle::current(), done };
     orders().send(order).map_err(|_| gone())?;
     spawned.await.map_err(|_| gone())?
 }
@@ -69,9 +74,9 @@ fn orders() -> &'static mpsc::Sender<Order> {
     ORDERS.get_or_init(|| {
         let (send, take) = mpsc::channel::<Order>();
         let work = move || {
-            while let Ok(Order { permit, scratch, sandbox, runtime, done }) = take.recv() {
+            while let Ok(Order { permit, scratch, room, runtime, done }) = take.recv() {
                 // A runtime without a reactor makes tokio panic; the thread must outlive that.
-                let attempt = AssertUnwindSafe(|| start(&permit, &scratch, sandbox.as_ref(), &runtime));
+                let attempt = AssertUnwindSafe(|| start(&permit, &scratch, &room, &runtime));
                 let started = std::panic::catch_unwind(attempt)
                     .unwrap_or_else(|_| Err(Unstarted::Failed("the runtime cannot start programs".into())));
                 // A caller that gave up meanwhile drops the child with the receiver, which ends it.
@@ -88,7 +93,7 @@ fn orders() -> &'static mpsc::Sender<Order> {
 fn start(
     permit: &LaunchPermit,
     scratch: &Path,
-    sandbox: Option<&Sandbox>,
+    (sandbox, way_out): &Room,
     runtime: &Handle,
 ) -> Result<Spawned, Unstarted> {
     let _inside = runtime.enter();
@@ -107,8 +112,8 @@ fn start(
         }
     };
     let unconfined = |(reason, hint)| Unstarted::Unconfined { reason, hint };
-    let sandbox = sandbox.ok_or_else(|| unconfined(sandbox::none_given()))?;
-    let plan = sandbox.plan(permit, profile, None).map_err(unconfined)?;
+    let sandbox = sandbox.as_ref().ok_or_else(|| unconfined(sandbox::none_given()))?;
+    let plan = sandbox.plan(permit, profile, way_out.as_ref()).map_err(unconfined)?;
     let confined = sandbox.confine(&plan).map_err(failed)?;
     let mut command = command(&confined.program);
     command.args(&confined.args).current_dir("/");
@@ -116,7 +121,8 @@ fn start(
     // The command line spoke of them.
     drop(confined.files);
     let clue = Clue::new(permit.server(), &plan);
-    spawned.inside = Some(Inside { preamble: confined.preamble, clue, warnings: plan.warnings });
+    spawned.inside =
+        Some(Inside { group: confined.group, preamble: confined.preamble, clue, warnings: plan.warnings });
     Ok(spawned)
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::spawner::OwnFolder;
 use super::watchdog;
+use crate::sandbox::Cgroup;
 
 /// The process group of a server.
 pub(super) struct Group {
@@ -23,6 +24,8 @@ pub(super) struct Group {
     tree: std::sync::Mutex<Vec<Member>>,
     /// The folder it was started in, if it is ours: it goes with the server, after the last process that may use it.
     folder: std::sync::Mutex<Option<OwnFolder>>,
+    /// Goes with it.
+    bounds: std::sync::Mutex<Option<Cgroup>>,
 }
 
 /// What a group is made of.
@@ -32,6 +35,8 @@ pub(super) struct Held {
     pub(super) confined: bool,
     /// The folder it was started in, if it is ours.
     pub(super) folder: Option<OwnFolder>,
+    /// What bounds all of it.
+    pub(super) bounds: Option<Cgroup>,
 }
 
 /// How long SIGKILL may take to be seen. A process that hangs in the kernel is not waited for.
@@ -40,8 +45,10 @@ const KILLED: Duration = Duration::from_secs(2);
 impl Group {
     pub(super) fn new(held: Held, exit: watch::Receiver<Option<String>>, grace: Duration) -> Self {
         let (stopped, tree) = (Mutex::new(false), std::sync::Mutex::default());
-        let Held { pid, confined, folder } = held;
-        Self { pid, confined, exit, grace, stopped, tree, folder: std::sync::Mutex::new(folder) }
+        let Held { pid, confined, folder, bounds } = held;
+        let bounds = std::sync::Mutex::new(bounds);
+        let folder = std::sync::Mutex::new(folder);
+        Self { pid, confined, exit, grace, stopped, tree, folder, bounds }
     }
 
     /// Writes down everything below the server: a child that left the group with `setsid` is only found through its
@@ -74,6 +81,7 @@ impl Group {
     /// What remains to be done when every process is gone.
     fn clear_away(&self) {
         watchdog::release(self.pid);
+        drop(self.bounds.lock().unwrap_or_else(PoisonError::into_inner).take());
         drop(self.folder.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 

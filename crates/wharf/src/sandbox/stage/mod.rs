@@ -8,6 +8,7 @@ mod build;
 mod calls;
 mod enter;
 mod hold;
+mod join;
 mod limits;
 mod loopback;
 mod relay;
@@ -31,9 +32,13 @@ pub(crate) const FAILED: u8 = 125;
 pub(super) const RUN: &str = "run";
 /// The role that keeps the way out open.
 pub(super) const RELAY: &str = "relay";
+/// The role that joins control groups first.
+pub(super) const JOIN: &str = "join";
 /// The roles of our own engine: the namespaces, and what is built in them.
 pub(super) const ENTER: &str = "enter";
 const BUILD: &str = "build";
+/// The role that is a server which only finds out that it is confined.
+pub(super) const TRIAL: &str = "trial";
 
 /// What is built by our own engine, and who is called next.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,8 +61,10 @@ pub fn stage(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let done: Result<ExitCode, String> = match role.to_str() {
         Some(RUN) => run::run().map(|never| match never {}),
         Some(RELAY) => relay::relay(),
+        Some(JOIN) => join::join(args).map(|never| match never {}),
         Some(ENTER) => enter::enter(),
         Some(BUILD) => build::build(),
+        Some(TRIAL) => hold::tell_version(),
         _ => Err("there is no such role".into()),
     };
     Some(done.unwrap_or_else(|why| {
