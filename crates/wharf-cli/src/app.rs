@@ -142,7 +142,7 @@ impl App {
         self.open_with(setup, servers, asker, keep).await
     }
 
-    async fn open_with(
+    pub(crate) async fn open_with(
         &self,
         setup: &Setup,
         servers: Vec<ServerConfig>,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, call, check, codegen, completions, init, keys, prompts, remove, render, repl, resources, serve,
-    servers, test_server, tools, trust,
+    add, call, check, codegen, completions, init, keys, prompts, remove, render, repl, resources, sandbox,
+    serve, servers, test_server, tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -59,6 +59,7 @@ pub(crate) enum Command {
     Repl(repl::ReplArgs),
     Servers(servers::ServersArgs),
     Check(check::CheckArgs),
+    Sandbox(sandbox::SandboxArgs),
     Init(init::InitArgs),
     Add(add::AddArgs),
     Remove(remove::RemoveArgs),

@@ -90,6 +90,7 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Repl(args) => args.run(app).await,
         Command::Servers(args) => args.run(app),
         Command::Check(args) => args.run(app),
+        Command::Sandbox(args) => args.run(app).await,
         Command::Init(args) => args.run(app),
         Command::Add(args) => args.run(app),
         Command::Remove(args) => args.run(app),

@@ -79,9 +79,10 @@ impl Desk {
     /// The user's own file. The servers of a desk leave marks in its home, so they run without a sandbox, unless the file
     /// has something to say about that.
     pub(crate) fn user(&self, text: &str) {
-        let text = match text.contains("sandbox") {
-            true => text.to_owned(),
-            false => text.replacen("[policy]\n", "[policy]\nsandbox = false\n", 1),
+        let has_rules = text.starts_with("[policy]\n") || text.contains("\n[policy]\n");
+        let text = match has_rules && !text.contains("sandbox") {
+            true => text.replacen("[policy]\n", "[policy]\nsandbox = false\n", 1),
+            false => text.to_owned(),
         };
         self.write(&self.config(), &text);
     }

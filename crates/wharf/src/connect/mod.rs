@@ -35,7 +35,7 @@ pub use inbox::Strays;
 pub use life::Progress;
 pub use listen::Listening;
 pub use pool::Pool;
-pub use program::{Inspected, inspect};
+pub use program::{Inspected, LetIn, inspect, let_in};
 pub use stdio::Leaving;
 pub use weak::WeakConnection;
 

@@ -17,8 +17,13 @@ const PLACES: [&str; 2] = ["/usr/bin/bwrap", "/bin/bwrap"];
 
 /// The system's bubblewrap, if nobody but root can have put it there. The error says what to do.
 pub(super) fn find() -> Result<PathBuf, String> {
-    let mut why = "bubblewrap is not installed".to_owned();
-    for place in PLACES {
+    find_in(&PLACES, "bubblewrap")
+}
+
+/// A program of the system's, in one of these places, that nobody but root can have put there.
+pub(super) fn find_in(places: &[&str], name: &str) -> Result<PathBuf, String> {
+    let mut why = format!("{name} is not installed");
+    for place in places {
         match trusted(Path::new(place)) {
             Ok(Some(real)) => return Ok(real),
             Ok(None) => {}

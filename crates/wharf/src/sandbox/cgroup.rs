@@ -92,7 +92,7 @@ impl Hierarchies {
     /// Makes a group with these bounds; `None` where none can be made.
     pub(super) fn make(&self, limits: &Limits) -> io::Result<Option<Cgroup>> {
         let mut group = Cgroup { folders: Vec::new() };
-        let name = format!("{NAME}{:016x}", fastrand::u64(..));
+        let name = format!("{NAME}{}-{:016x}", std::process::id(), fastrand::u64(..));
         let bounds = [(&self.memory, limits.memory), (&self.processes, limits.processes)];
         for (hierarchy, bound) in bounds {
             let Some(Hierarchy { parent, file }) = hierarchy else { continue };

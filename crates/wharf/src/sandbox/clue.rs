@@ -25,10 +25,13 @@ const FORBIDDEN: [&str; 6] =
 
 impl Clue {
     pub(crate) fn new(server: &ServerName, plan: &Plan) -> Self {
-        let reads =
-            plan.mounts.iter().filter(|mount| matches!(mount, Mount::Read { .. } | Mount::Write { .. }));
-        let readable = reads.map(|mount| mount.at().to_path_buf()).collect();
-        Self { server: server.clone(), readable, writable: plan.job.writable.clone() }
+        // Not its private folders: what is there on the machine under the same name is not in them.
+        let places = |wanted: fn(&Mount) -> bool| {
+            plan.mounts.iter().filter(|mount| wanted(mount)).map(|mount| mount.at().to_path_buf()).collect()
+        };
+        let readable = places(|mount| matches!(mount, Mount::Read { .. } | Mount::Write { .. }));
+        let writable = places(|mount| matches!(mount, Mount::Write { .. }));
+        Self { server: server.clone(), readable, writable }
     }
 
     /// The next step, if the last words tell of one.
@@ -58,7 +61,7 @@ impl Clue {
         let path = paths(line)
             .find(|path| path.symlink_metadata().is_ok() || (forbidden && parent_is_there(path)))?;
         let within = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
-        if missing && !within(&self.readable) && !within(&self.writable) {
+        if missing && !within(&self.readable) {
             Some(("read", path))
         } else if forbidden && !within(&self.writable) {
             Some(("write", path))

@@ -95,6 +95,12 @@ impl<'a> Grants<'a> {
         true
     }
 
+    /// Whether a real place could be let in at all, and is no folder of everybody's.
+    pub(super) fn allows(&self, real: &Path, access: Access) -> bool {
+        let wide = real.components().count() <= 2 || SHARED.iter().any(|shared| real == Path::new(shared));
+        !wide && self.never(real, access).is_none()
+    }
+
     /// Whether a real place is let in already.
     pub(super) fn covers(&self, real: &Path) -> bool {
         real.ancestors().any(|above| self.places.contains_key(above))

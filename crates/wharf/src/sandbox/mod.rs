@@ -10,6 +10,7 @@ mod cgroup;
 mod clue;
 mod grants;
 mod install;
+mod learn;
 mod plan;
 mod stage;
 mod system;
@@ -26,6 +27,7 @@ use crate::policy::LaunchPermit;
 pub(crate) use cgroup::Cgroup;
 use cgroup::Hierarchies;
 pub(crate) use clue::Clue;
+pub use learn::Learnt;
 pub(crate) use plan::Plan;
 pub use stage::stage;
 pub use trial::Abilities;
@@ -42,6 +44,8 @@ pub struct Sandbox {
     protected: Vec<PathBuf>,
     engine: Engine,
     hierarchies: Hierarchies,
+    /// Who watches, and where the notes go.
+    watch: Option<(PathBuf, PathBuf)>,
 }
 
 /// What carries out the plan.
@@ -88,6 +92,7 @@ impl Sandbox {
             protected: Vec::new(),
             engine: Engine::find(),
             hierarchies: Hierarchies::find(),
+            watch: None,
         }
     }
 
@@ -145,8 +150,8 @@ impl Sandbox {
             Engine::None(why) => return Err(io::Error::other(why.clone())),
         };
         match self.hierarchies.make(&plan.job.limits)? {
-            Some(group) => self.join(confined, group),
-            None => Ok(confined),
+            Some(group) => self.join(confined, group).map(|confined| self.watch(confined)),
+            None => Ok(self.watch(confined)),
         }
     }
 
@@ -197,7 +202,9 @@ impl Sandbox {
                 && !TAKEN.iter().any(|taken| home.starts_with(taken))
                 && home.as_path() != Path::new("/tmp")
         };
-        self.home.as_ref().filter(usual).cloned().unwrap_or_else(|| "/home/server".into())
+        // By its real name: a link that leads to it may be among what is let in.
+        let home = self.homes().last();
+        home.as_ref().filter(usual).cloned().unwrap_or_else(|| "/home/server".into())
     }
 
     fn user(&self) -> (u32, u32) {

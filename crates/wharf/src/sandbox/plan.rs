@@ -138,6 +138,12 @@ impl Plan {
             _ => None,
         });
         let writable = [home.clone(), TEMP.into()].into_iter().chain(writes).collect();
+        // Where a private folder is, there is no room for a link of the same name.
+        let taken = |mount: &Mount| mounts.iter().any(|private| private.at() == mount.at());
+        let granted: Vec<Mount> = granted
+            .into_iter()
+            .filter(|mount| !(matches!(mount, Mount::Link { .. }) && taken(mount)))
+            .collect();
         mounts.extend(granted);
         mounts.extend(system::texts(&home, sandbox.user()));
         mounts.push(Mount::Read { from: sandbox.stage_program()?, at: STAGE_AT.into() });
@@ -165,6 +171,19 @@ impl Plan {
 }
 
 impl Plan {
+    /// What of the machine can be read inside, and what can be changed.
+    pub(crate) fn places(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let (mut read, mut write) = (Vec::new(), Vec::new());
+        for mount in &self.mounts {
+            match mount {
+                Mount::Read { from, at } if from == at => read.push(at.clone()),
+                Mount::Write { at, .. } => write.push(at.clone()),
+                _ => {}
+            }
+        }
+        (read, write)
+    }
+
     /// Who is called first inside.
     pub(super) fn first_role(&self) -> &'static str {
         if self.relay.is_some() { stage::RELAY } else { stage::RUN }

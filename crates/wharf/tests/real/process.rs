@@ -160,3 +160,9 @@ impl Drop for Running {
 pub(crate) fn sandbox() -> wharf::sandbox::Sandbox {
     wharf::sandbox::Sandbox::new(wharf_testkit::example_path("cell"))
 }
+
+/// What lets a server change a folder.
+pub(crate) fn may_change(folder: &std::path::Path) -> wharf::config::SandboxSetting {
+    let profile = wharf::sandbox::Profile { write: vec![folder.into()], ..Default::default() };
+    wharf::config::SandboxSetting::On(Box::new(profile))
+}

@@ -75,6 +75,9 @@ pub(crate) struct Yard {
     pub(crate) way_out: Option<WayOut>,
 }
 
+/// How long a sandbox may take to read what is to be done in it.
+const READ: Duration = Duration::from_secs(10);
+
 /// Starts the program that the permit is for. In a task of its own: whoever gives up meanwhile does not lose sight of a
 /// program that is just being started, but lets it be ended as any other.
 pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: Monitor) -> Result<Started, Unstarted> {
@@ -106,8 +109,8 @@ async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<St
     });
     let child = Child { group, stderr, exit, leaving: yard.leaving, _way_out: yard.way_out };
     let mut stdin = spawned.stdin;
-    // One that is gone already is told by its exit status.
-    let _ = stdin.write_all(&preamble).await;
+    // One that is gone already is told by its exit status, and one that does not read by its silence.
+    let _ = tokio::time::timeout(READ, stdin.write_all(&preamble)).await;
     Ok(Started { child, stdin, stdout: spawned.stdout, warnings })
 }
 

@@ -64,7 +64,6 @@ const NEVER: &[i64] = &[
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
     libc::SYS_lookup_dcookie,
-    libc::SYS_mknodat,
 ];
 
 /// The same, on the machines that have them.
@@ -77,7 +76,6 @@ const OLD: &[i64] = &[
     libc::SYS_uselib,
     libc::SYS_ustat,
     libc::SYS_kexec_file_load,
-    libc::SYS_mknod,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[i64] = &[];
