@@ -4,27 +4,30 @@
 //! In: the command line and the world. Out: a [`Setup`] (files read, nothing started) and, from it, a host that is
 //! always closed again. Which project files count is decided by the person, here.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use wharf::Host;
 use wharf::ask::Asker;
+use wharf::catalog::{CatalogStore, LockedCatalogs};
 use wharf::config::{self, Config, Connect, Origin, PendingFile, ServerConfig, Sources, TrustStore};
 use wharf::event::Bus;
-use wharf::host::HostBuilder;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
 use wharf::sandbox::Sandbox;
+use wharf::sandbox::packages::PackageOptions;
+use wharf::store::{ApprovalOptions, Approvals, Audit, AuditOptions};
 
 use crate::catalogues::CatalogFolder;
 use crate::cli::Globals;
 use crate::eras::EraFile;
 use crate::events;
 use crate::failure::{Failure, Result};
+use crate::lockfiles::Locks;
 use crate::output::Ui;
 use crate::terminal::{self, AtTerminal};
-use crate::world::World;
+use crate::world::{OwnFiles, World};
 
 /// The name of the built-in server.
 pub(crate) const DEMO: &str = "demo";
@@ -42,13 +45,19 @@ pub(crate) struct App {
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) policy: Policy,
+    pub(crate) locks: Locks,
     sources: Sources,
+    named_lockfile: Option<PathBuf>,
+    /// Where it is noted what servers look for, if they are watched.
+    pub(crate) watch: Option<PathBuf>,
 }
 
 /// A host that is to be closed.
 #[derive(Debug)]
 pub(crate) struct OpenHost {
     pub(crate) host: Host,
+    /// What is shown of servers before they are started.
+    pub(crate) accepted: Arc<LockedCatalogs>,
     teller: tokio::task::JoinHandle<()>,
 }
 
@@ -67,14 +76,14 @@ impl App {
             trust,
             given: self.demo().into_iter().collect(),
         };
-        Setup::load(sources)
+        Setup::load(sources, self.named_lockfile())
     }
 
     /// Reads the configuration once more, from the same files.
     pub(crate) fn setup_again(&self, before: &Setup) -> Result<Setup> {
         match self.world.own {
             // What is trusted without a home is known to this process alone.
-            None => Setup::load(before.sources.clone()),
+            None => Setup::load(before.sources.clone(), self.named_lockfile()),
             Some(_) => self.setup(),
         }
     }
@@ -85,7 +94,8 @@ impl App {
         let in_folder = |folder: &PathBuf| [".mcp.json", "wharf.toml"].map(|name| folder.join(name));
         let trust = self.world.own.as_ref().map(|own| own.trust.clone());
         let files = sources.user.iter().chain(&sources.explicit).cloned();
-        files.chain(sources.folders.iter().flat_map(in_folder)).chain(trust).collect()
+        let locks = setup.locks.places.values().cloned().collect::<BTreeSet<_>>();
+        files.chain(sources.folders.iter().flat_map(in_folder)).chain(trust).chain(locks).collect()
     }
 
     /// The built-in server: this program, started once more.
@@ -122,7 +132,7 @@ impl App {
         servers: Vec<ServerConfig>,
         asker: impl Asker,
     ) -> Result<OpenHost> {
-        self.open_with(setup, servers, asker, |builder| builder).await
+        self.open_with(setup, servers, asker, None).await
     }
 
     /// The same for whoever stays: what servers offer is remembered from run to run.
@@ -132,22 +142,17 @@ impl App {
         servers: Vec<ServerConfig>,
         asker: impl Asker,
     ) -> Result<OpenHost> {
-        let keep = |builder: HostBuilder| match &self.world.own {
-            Some(own) => {
-                let folder = CatalogFolder::new(own.catalogues.clone(), Arc::clone(&self.ui));
-                builder.catalogs(Arc::new(folder))
-            }
-            None => builder,
-        };
-        self.open_with(setup, servers, asker, keep).await
+        let folder = |own: &OwnFiles| CatalogFolder::new(own.catalogues.clone(), Arc::clone(&self.ui));
+        let kept = self.world.own.as_ref().map(|own| Arc::new(folder(own)) as Arc<dyn CatalogStore>);
+        self.open_with(setup, servers, asker, Some(kept)).await
     }
 
-    pub(crate) async fn open_with(
+    async fn open_with(
         &self,
         setup: &Setup,
         servers: Vec<ServerConfig>,
         asker: impl Asker,
-        with: impl FnOnce(HostBuilder) -> HostBuilder,
+        stays: Option<Option<Arc<dyn CatalogStore>>>,
     ) -> Result<OpenHost> {
         let debugged: HashSet<ServerName> =
             servers.iter().filter(|s| s.debug).map(|s| s.name.clone()).collect();
@@ -156,17 +161,68 @@ impl App {
         let heard = if self.ui.verbose > 0 { bus.subscribe() } else { bus.subscribe_but_calls() };
         let teller = tokio::spawn(events::tell(Arc::clone(&self.ui), heard, debugged));
         let eras = EraFile::open(self.world.own.as_ref().map(|own| own.eras.clone()));
-        let builder = Host::builder()
+        let is_to_stay = stays.is_some();
+        let accepted = Arc::new(LockedCatalogs::new(setup.locks.entries.clone(), stays.flatten()));
+        let mut builder = Host::builder()
             .servers(servers.into_iter().map(|server| self.adjusted(server)))
             .policy(setup.policy.clone())
             .environment(self.world.env.clone())
             .limits(setup.config.limits.clone())
             .asker(asker)
             .eras(Arc::new(eras))
-            .sandbox(self.sandbox())
+            .sandbox(self.sandbox_of(setup)?)
             .events(bus);
-        let host = with(builder).start().await?;
-        Ok(OpenHost { host, teller })
+        if let Some(own) = self.world.own.as_ref().filter(|_| setup.config.policy.sandbox) {
+            let options = PackageOptions::new(own.packages.clone());
+            builder = builder.packages(PackageOptions { home: Some(own.home.clone()), ..options });
+        }
+        if let Some(audit) = self.audit(setup)? {
+            builder = builder.audit(&audit);
+        }
+        if let Some(approvals) = self.approvals(setup)? {
+            builder = builder.approvals(approvals);
+        }
+        if is_to_stay {
+            builder = builder.catalogs(Arc::clone(&accepted) as _);
+        }
+        let host = builder.start().await?;
+        Ok(OpenHost { host, accepted, teller })
+    }
+
+    /// Where the record is kept, and where calls wait for an answer.
+    pub(crate) fn store(&self, setup: &Setup) -> Option<PathBuf> {
+        setup.config.audit.path.clone().or_else(|| self.world.own.as_ref().map(|own| own.store.clone()))
+    }
+
+    /// The record of what is decided and done. Where it cannot be written, nothing runs.
+    pub(crate) fn audit(&self, setup: &Setup) -> Result<Option<Audit>> {
+        let settings = &setup.config.audit;
+        let Some(path) = self.store(setup).filter(|_| !settings.off) else {
+            if !settings.off {
+                let hint = "name a file with `path` in `[audit]`, or set `off = true` there";
+                return Err(Failure::general("there is no home folder to keep the audit log in").hint(hint));
+            }
+            return Ok(None);
+        };
+        let (digest_only, keep_for, keep_size) = (settings.digest_only, settings.keep, settings.keep_size);
+        Ok(Some(Audit::open(path, AuditOptions { digest_only, keep_for, keep_size })?))
+    }
+
+    /// Where calls wait that somebody must allow. Nothing is opened before there is one.
+    pub(crate) fn approvals(&self, setup: &Setup) -> Result<Option<Approvals>> {
+        let settings = &setup.config.approvals;
+        let (wait, expires, callers) = (settings.wait, settings.expires, settings.callers);
+        let queue = |path| Approvals::new(path, ApprovalOptions { wait, expires, callers });
+        Ok(self.store(setup).map(queue).transpose()?)
+    }
+
+    fn sandbox_of(&self, setup: &Setup) -> Result<Sandbox> {
+        let Some(notes) = &setup.watch else { return Ok(self.sandbox()) };
+        let watched = self.sandbox().watched(notes);
+        watched.map_err(|why| {
+            let hint = "install strace (`apt install strace`)";
+            Failure::general(format!("nothing can be watched here: {why}")).hint(hint)
+        })
     }
 
     /// How servers are confined: by this program, away from the home folder and from everything that Wharf keeps.
@@ -175,8 +231,9 @@ impl App {
             .protect(self.globals.config.iter().map(|file| self.world.cwd.join(file)));
         match &self.world.own {
             Some(own) => {
-                let folders = [&own.config, &own.trust, &own.eras].map(|file| file.parent());
-                sandbox.home(&own.home).protect(folders.into_iter().flatten())
+                let folders = [&own.config, &own.trust, &own.store].map(|file| file.parent());
+                let kept = [own.eras.as_path(), own.catalogues.as_path()];
+                sandbox.home(&own.home).protect(folders.into_iter().flatten().chain(kept))
             }
             None => sandbox,
         }
@@ -258,10 +315,21 @@ pub(crate) async fn interrupted() {
 // === impl Setup ===
 
 impl Setup {
-    fn load(sources: Sources) -> Result<Self> {
+    fn load(sources: Sources, named_lockfile: Option<PathBuf>) -> Result<Self> {
         let config = config::load(&sources)?;
-        let policy = Policy::from(&config.policy);
-        Ok(Self { config, policy, sources })
+        let locks = Locks::read(named_lockfile.as_deref(), &config)?;
+        let policy = Policy::from(&config.policy).with_lock(locks.lock.clone());
+        Ok(Self { config, policy, locks, sources, named_lockfile, watch: None })
+    }
+
+    /// A configured server by its name.
+    pub(crate) fn known(&self, server: &str) -> Result<ServerName> {
+        let name = ServerName::parse(server).ok().filter(|name| self.config.servers.contains_key(name));
+        name.ok_or_else(|| {
+            let known: Vec<&str> = self.config.servers.keys().map(ServerName::as_str).collect();
+            let hint = format!("there are {}", known.join(", "));
+            wharf::Error::UnknownServer { name: wharf::text::Escaped(server).to_string(), hint }.into()
+        })
     }
 
     /// Whether the user has configured anything, so that the built-in server need not stand in.
@@ -303,7 +371,8 @@ impl Setup {
             }
         }
         if trusted {
-            *self = Self::load(std::mem::take(&mut self.sources))?;
+            let named = self.named_lockfile.take();
+            *self = Self::load(std::mem::take(&mut self.sources), named)?;
         }
         self.refuse_pending(app, name.as_ref())
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, call, check, codegen, completions, init, keys, prompts, remove, render, repl, resources, sandbox,
-    serve, servers, test_server, tools, trust,
+    add, approve, audit, call, check, codegen, completions, diff, init, keys, lock, prompts, remove, render,
+    repl, resources, sandbox, serve, servers, test_server, tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -28,6 +28,9 @@ pub(crate) struct Globals {
     /// Read this file instead of your own and the project's; may be given again
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Vec<PathBuf>,
+    /// Hold servers to this lockfile instead of those beside the files that define them
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) lockfile: Option<PathBuf>,
     /// Write one JSON document; errors are one JSON line on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -60,10 +63,14 @@ pub(crate) enum Command {
     Servers(servers::ServersArgs),
     Check(check::CheckArgs),
     Sandbox(sandbox::SandboxArgs),
+    Lock(lock::LockArgs),
+    Diff(diff::DiffArgs),
     Init(init::InitArgs),
     Add(add::AddArgs),
     Remove(remove::RemoveArgs),
     Trust(trust::TrustArgs),
+    Audit(audit::AuditArgs),
+    Approve(approve::ApproveArgs),
     TestServer(test_server::TestServerArgs),
     Completions(completions::CompletionsArgs),
 }

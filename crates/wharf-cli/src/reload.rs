@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use wharf::Host;
 use wharf::config::{Origin, Problem, ServerConfig};
 use wharf::host::Changes;
 use wharf::names::ServerName;
 
-use crate::app::{App, Setup};
+use crate::app::{App, OpenHost, Setup};
 use crate::failure::Result;
 
 /// What the files looked like.
@@ -50,7 +49,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const READ: u64 = 16 * 1024 * 1024;
 
 /// Applies every edit, until the terminal that this was started from is gone.
-pub(crate) async fn follow(app: &App, host: &Host, mut setup: Setup) {
+pub(crate) async fn follow(app: &App, open: &OpenHost, mut setup: Setup) {
     let mut hangups = signal(SignalKind::hangup()).ok();
     let mut watch = Watch::new(app.files(&setup));
     let mut looks = tokio::time::interval(LOOK);
@@ -59,7 +58,7 @@ pub(crate) async fn follow(app: &App, host: &Host, mut setup: Setup) {
     let mut why = Some(Why::Start);
     loop {
         if let Some(why) = why
-            && let Err(failure) = reload(app, host, &mut setup, why).await
+            && let Err(failure) = reload(app, open, &mut setup, why).await
         {
             app.ui.fail(&failure);
             app.ui.warn("the configuration stays as it was");
@@ -94,7 +93,8 @@ fn has_lost_terminal(app: &App) -> bool {
     (were.stdin && !std::io::stdin().is_terminal()) || (were.stderr && !std::io::stderr().is_terminal())
 }
 
-async fn reload(app: &App, host: &Host, setup: &mut Setup, why: Why) -> Result<()> {
+async fn reload(app: &App, open: &OpenHost, setup: &mut Setup, why: Why) -> Result<()> {
+    let host = &open.host;
     let mut new = app.setup_again(setup)?;
     let is_new = |problem: &&Problem| !setup.config.problems.iter().any(|known| is_alike(known, problem));
     let problems: Vec<Problem> = new.config.problems.iter().filter(is_new).cloned().collect();
@@ -111,13 +111,21 @@ async fn reload(app: &App, host: &Host, setup: &mut Setup, why: Why) -> Result<(
     let servers: Vec<ServerConfig> =
         new.listed().filter(|s| s.enabled).map(|s| app.adjusted(s.clone())).collect();
     let same_rules = setup.config.policy == new.config.policy && setup.config.limits == new.config.limits;
+    let same_lock = setup.locks.lock == new.locks.lock;
+    if !same_lock {
+        open.accepted.replace(new.locks.entries.clone());
+        host.relock(new.locks.lock.clone());
+    }
     let changes = if same_rules {
         host.reconcile(servers).await?
     } else {
         host.reconcile_under(new.policy.clone(), new.config.limits.clone(), servers).await?
     };
-    if why == Why::Asked || !changes.is_empty() {
-        app.ui.note(told(&changes, same_rules));
+    if why == Why::Asked || !changes.is_empty() || !same_lock {
+        app.ui.note(told(&changes, same_rules, same_lock));
+    }
+    if new.locks.lock.is_none() && setup.locks.lock.is_some() {
+        app.ui.warn("the lockfile is gone: servers are not held to anything any more");
     }
     *setup = new;
     Ok(())
@@ -142,13 +150,14 @@ fn is_alike(one: &Problem, other: &Problem) -> bool {
 }
 
 /// What changed, on one line.
-fn told(changes: &Changes, same_rules: bool) -> String {
+fn told(changes: &Changes, same_rules: bool, same_lock: bool) -> String {
     let names = |what: &str, names: &[ServerName]| {
         let names: Vec<&str> = names.iter().map(ServerName::as_str).collect();
         (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
     };
     let parts = [
         (!same_rules).then(|| "other rules".to_owned()),
+        (!same_lock).then(|| "another lockfile".to_owned()),
         names("added", &changes.added),
         names("removed", &changes.removed),
         names("restarted", &changes.restarted),

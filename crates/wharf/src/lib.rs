@@ -53,6 +53,7 @@ pub mod outcome;
 pub mod session;
 pub mod provider;
 pub mod render;
+pub mod store;
 pub mod host;
 pub mod gateway;
 

@@ -22,7 +22,7 @@ struct Notes(PathBuf);
 /// the first file it lacks is learnt from again when it was given that.
 pub(super) async fn learn(
     app: &App,
-    setup: &Setup,
+    setup: Setup,
     server: &ServerConfig,
     calls: &[(String, Value)],
 ) -> Result<()> {
@@ -39,24 +39,20 @@ pub(super) async fn learn(
 /// One watched run: start, list, call, end.
 async fn watch(
     app: &App,
-    setup: &Setup,
+    mut setup: Setup,
     server: &ServerConfig,
     seen: &LetIn,
     calls: &[(String, Value)],
 ) -> Result<Learnt> {
     let notes = Notes::new(app)?;
-    let sandbox = app.sandbox().watched(&notes.0).map_err(|why| {
-        Failure::general(format!("nothing can be watched here: {why}"))
-            .hint("install strace (`apt install strace`)")
-    })?;
+    setup.watch = Some(notes.0.clone());
     let asker = AtTerminal::new(std::sync::Arc::clone(&app.ui), app.world.can_ask());
-    let open =
-        app.open_with(setup, vec![server.clone()], asker, |builder| builder.sandbox(sandbox.clone())).await?;
+    let open = app.open(&setup, vec![server.clone()], asker).await?;
     let name = server.name.as_str();
     match app.ui.wait(starting(server), async { open.host.berth(name)?.connect().await }).await {
         Ok(_) => {
             for (tool, arguments) in calls {
-                let (arguments, options) = (arguments.clone().into(), CallOptions::default());
+                let (arguments, options) = (wharf::Json::of(arguments), CallOptions::default());
                 let outcome = open.host.call_tool(name, tool, arguments, options).await;
                 if let Some(error) = outcome.error {
                     app.ui.warn(format_args!("`{tool}`: {error}"));

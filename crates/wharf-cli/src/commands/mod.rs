@@ -1,13 +1,17 @@
 //! One file a command. The doc comments of its arguments are its help.
 
 pub(crate) mod add;
+pub(crate) mod approve;
+pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod codegen;
 pub(crate) mod completions;
+pub(crate) mod diff;
 pub(crate) mod init;
 pub(crate) mod keys;
 mod learn;
+pub(crate) mod lock;
 mod offered;
 pub(crate) mod place;
 pub(crate) mod prompts;

@@ -68,10 +68,10 @@ impl SandboxArgs {
         let setup = app.setup()?;
         setup.refuse_pending(app, ServerName::parse(&server).ok().as_ref())?;
         setup.report(app, Some(&server))?;
-        let server = find(&setup, &server)?;
+        let server = find(&setup, &server)?.clone();
         match calls {
-            None => show(app, &setup, server),
-            Some(calls) => learn::learn(app, &setup, server, &calls).await,
+            None => show(app, &setup, &server),
+            Some(calls) => learn::learn(app, setup, &server, &calls).await,
         }
     }
 }

@@ -6,6 +6,7 @@
     reason = "a test may fail loudly"
 )]
 
+mod audit;
 mod call;
 mod clients;
 mod codegen;
@@ -15,6 +16,7 @@ mod exit_codes;
 mod guide;
 mod keys;
 mod listing;
+mod lock;
 mod provider;
 mod reload;
 mod render;

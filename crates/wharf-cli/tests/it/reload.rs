@@ -15,7 +15,7 @@ use wharf::catalog::{CATALOGUE_MAX, Catalogue};
 use crate::desk::{Desk, WHARF};
 
 /// A gateway over a pipe, spoken with as a legacy caller does.
-struct Pipe {
+pub(crate) struct Pipe {
     child: Child,
     input: Option<ChildStdin>,
     answers: Receiver<Value>,
@@ -27,7 +27,7 @@ struct Pipe {
 const LONG: Duration = Duration::from_secs(60);
 
 impl Pipe {
-    fn open(desk: &Desk) -> Self {
+    pub(crate) fn open(desk: &Desk) -> Self {
         let mut command = desk.command(&["serve", "--stdio"]);
         let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let (out, mut err) = (BufReader::new(child.stdout.take().unwrap()), child.stderr.take().unwrap());
@@ -68,12 +68,12 @@ impl Pipe {
         }
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         self.answer(id)
     }
 
-    fn tools(&mut self) -> Vec<String> {
+    pub(crate) fn tools(&mut self) -> Vec<String> {
         let listed = self.ask("tools/list", json!({}));
         let tools = listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}"));
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
@@ -94,7 +94,7 @@ impl Pipe {
     }
 
     /// Waits until it says something, to the end of the line, and forgets what it said.
-    fn says(&self, what: &str) -> String {
+    pub(crate) fn says(&self, what: &str) -> String {
         until(&format!("it says `{what}`"), || {
             let said = self.said();
             said.contains(what) && said.ends_with('\n')

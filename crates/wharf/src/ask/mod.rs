@@ -59,6 +59,8 @@ pub struct Consent {
     pub arguments: Redacted,
     /// How far a yes may reach.
     pub reaches: &'static [Reach],
+    /// Why it is asked for though the agent may call it otherwise, in words.
+    pub reason: Option<String>,
 }
 
 /// What is said to a question.
@@ -140,8 +142,13 @@ impl Asker for Decline {
         Offers::default()
     }
 
-    fn ask(&self, _: &ServerName, _: Question) -> Answered {
-        Box::pin(std::future::ready(Answer::Decline))
+    fn ask(&self, _: &ServerName, question: Question) -> Answered {
+        let answer = match question {
+            // Nobody is here: somebody elsewhere may say yes.
+            Question::Consent(_) => Answer::Cancel,
+            _ => Answer::Decline,
+        };
+        Box::pin(std::future::ready(answer))
     }
 }
 
@@ -225,17 +232,29 @@ pub async fn answer(
     }
 }
 
-/// Asks whether a call may be made: a permit, or the refusal. Everything but a plain yes is a no.
-pub async fn consent(
-    asker: &Arc<dyn Asker>,
-    wanted: Wanted,
-    arguments: Redacted,
-) -> (crate::error::Result<CallPermit>, Option<Reach>) {
+/// What came of asking whether a call may be made.
+#[derive(Debug)]
+pub enum Consented {
+    /// Somebody said yes, so far, or no.
+    Said(crate::error::Result<CallPermit>, Option<Reach>),
+    /// Nobody was there to say anything.
+    Nothing(Wanted),
+}
+
+/// Asks whether a call may be made. Everything but a plain yes is a no; a question that was closed is not answered.
+pub async fn consent(asker: &Arc<dyn Asker>, wanted: Wanted, arguments: Redacted) -> Consented {
     let (caller, tool) = (wanted.caller().clone(), wanted.tool().clone());
-    let question = Consent { caller, tool, arguments, reaches: wanted.reaches() };
+    let question = Consent {
+        caller,
+        tool,
+        arguments,
+        reaches: wanted.reaches(),
+        reason: wanted.flow().map(crate::policy::FlowReason::words),
+    };
     match asker.ask(wanted.server(), Question::Consent(question)).await {
-        Answer::Allow(reach) => (wanted.allowed(reach), Some(reach)),
-        _ => (Err(wanted.refused()), None),
+        Answer::Allow(reach) => Consented::Said(wanted.allowed(reach), Some(reach)),
+        Answer::Cancel => Consented::Nothing(wanted),
+        _ => Consented::Said(Err(wanted.refused()), None),
     }
 }
 

@@ -231,7 +231,7 @@ fn parts<T>(
         let name = raw.member("uri").and_then(|uri| uri.to::<String>().ok()).unwrap_or_default();
         match read(raw) {
             Ok(part) => good.push(part),
-            Err(reason) => rejected.push(Rejected { name: name.into(), reason }),
+            Err(reason) => rejected.push(Rejected { name: name.into(), reason, denied: None }),
         }
     }
     Ok((good, rejected))

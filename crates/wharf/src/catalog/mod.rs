@@ -4,19 +4,25 @@
 //! be used is left out with the reason and the others stay; and word of resources that change. What tools are called
 //! for models, and who sees them, is the registry's business.
 
-mod canonical;
+mod drift;
+mod lockfile;
 mod offered;
 mod pages;
 mod pinned;
+pub mod scan;
 mod watch;
 
-pub use canonical::fingerprint;
+pub use drift::{Change, Drift, How, What, diff_lines};
+pub use lockfile::{LOCKFILE_MAX, LockEntry, LockedCatalogs, Lockfile};
 pub(crate) use offered::Part;
 pub use offered::{Offered, prompts, resource_templates, resources};
 pub use pinned::{
-    CATALOGUE_MAX, CatalogMemory, CatalogStore, Catalogue, Definition, Definitions, ListKind, PinKey, Pinned,
+    CATALOGUE_MAX, CatalogMemory, CatalogStore, Catalogue, Definition, Definitions, PinKey, Pinned,
 };
 pub use watch::{Subscription, Update, Watchers};
+
+pub use crate::mcp::ListKind;
+pub use crate::wire::fingerprint;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -48,6 +54,8 @@ pub struct Rejected {
     pub name: Foreign,
     /// Why it cannot be used.
     pub reason: String,
+    /// The rule that keeps it from being used, where it is not its own fault.
+    pub denied: Option<Box<Error>>,
 }
 
 const TOOLS: List = List { method: method::TOOLS_LIST, key: "tools", name: "name", what: "tools" };
@@ -90,7 +98,7 @@ impl Reading {
         });
         match usable {
             Ok(tool) => self.tools.push(Arc::new(tool)),
-            Err(reason) => self.rejected.push(Rejected { name: name.into(), reason }),
+            Err(reason) => self.rejected.push(Rejected { name: name.into(), reason, denied: None }),
         }
     }
 

@@ -85,7 +85,7 @@ async fn fetch<T>(
         });
         match usable {
             Ok(item) => items.push(item),
-            Err(reason) => rejected.push(Rejected { name: name.into(), reason }),
+            Err(reason) => rejected.push(Rejected { name: name.into(), reason, denied: None }),
         }
     };
     list.walk(connection, timeout, take).await?;

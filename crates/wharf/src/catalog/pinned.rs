@@ -11,11 +11,11 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::canonical::{self, fingerprint, hex};
 use crate::config::{ServerConfig, Transport};
-use crate::mcp::{Era, Revision};
+use crate::mcp::{Era, ListKind, Revision};
 use crate::names::ServerName;
-use crate::wire::Json;
+use crate::wire::canonical::{self, hex};
+use crate::wire::{Json, fingerprint};
 
 /// A file's worth of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,20 +48,6 @@ pub struct PinKey {
     /// What is this machine's own: the values of variables and headers, and folders. `None` in a file that is for
     /// others too, where even the hash of a short secret would say too much.
     pub local: Option<String>,
-}
-
-/// One of a server's lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ListKind {
-    /// `tools/list`.
-    Tools,
-    /// `prompts/list`.
-    Prompts,
-    /// `resources/list`.
-    Resources,
-    /// `resources/templates/list`.
-    ResourceTemplates,
 }
 
 /// A list as the server gave it.
@@ -130,6 +116,8 @@ struct DefinitionOnDisk {
 const VERSION: u32 = 1;
 /// The largest file that is read: ten thousand definitions of good length.
 pub const CATALOGUE_MAX: usize = 64 * 1024 * 1024;
+/// How many catalogues are kept for the life of the process: callers may make up what servers are told of them.
+const REMEMBERED: usize = 1000;
 /// How deep a definition may be nested.
 const DEPTH: usize = 127;
 
@@ -199,7 +187,7 @@ impl ServerOnDisk {
     }
 }
 
-fn era(revision: Revision) -> &'static str {
+pub(super) fn era(revision: Revision) -> &'static str {
     match revision.era() {
         Era::Legacy => "legacy",
         Era::Modern => "modern",
@@ -207,7 +195,7 @@ fn era(revision: Revision) -> &'static str {
 }
 
 /// A part of the file without the whitespace that is the file's.
-fn checked(json: &Json) -> Result<Json, String> {
+pub(super) fn checked(json: &Json) -> Result<Json, String> {
     Json::parse(canonical::compact(json), DEPTH).map_err(|e| e.to_string())
 }
 
@@ -306,6 +294,19 @@ impl PinKey {
         Self { identity: common.hash(), local: Some(local.hash()) }
     }
 
+    /// The same server as it shows itself to whoever says this of itself: a legacy server may offer more to clients that
+    /// can be asked something. Nothing said is what everybody sees.
+    #[must_use]
+    pub fn shown_to(self, capabilities: &Json) -> Self {
+        if *capabilities == Json::empty_object() {
+            return self;
+        }
+        let mut parts = Parts::default();
+        parts.add(&self.identity);
+        parts.add(&fingerprint(capabilities));
+        Self { identity: parts.hash(), ..self }
+    }
+
     /// Whether what was seen with this key holds for a server with the other.
     pub fn fits(&self, other: &Self) -> bool {
         let same_machine = self.local.is_none() || other.local.is_none() || self.local == other.local;
@@ -334,19 +335,6 @@ impl Parts {
     }
 }
 
-// === impl ListKind ===
-
-impl ListKind {
-    /// The capability under which servers declare it.
-    pub fn capability(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources | Self::ResourceTemplates => "resources",
-        }
-    }
-}
-
 // === impl CatalogMemory ===
 
 impl CatalogStore for CatalogMemory {
@@ -357,6 +345,12 @@ impl CatalogStore for CatalogMemory {
 
     fn put(&self, server: &ServerName, pinned: &Pinned) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert((server.clone(), pinned.key.clone()), pinned.clone());
+        let key = (server.clone(), pinned.key.clone());
+        if known.len() >= REMEMBERED && !known.contains_key(&key) {
+            // Any will do: it is only ever a shortcut.
+            let any = known.keys().next().cloned();
+            any.and_then(|any| known.remove(&any));
+        }
+        known.insert(key, pinned.clone());
     }
 }

@@ -7,13 +7,16 @@
 //! The way of a file: `read` (bytes) → `format_toml` or `format_json` (a tree with places) → `file` (its parts) →
 //! `fields` and `transport` (one server) → `layers` (all files together).
 
+mod approvals;
 mod args;
+mod audit;
 mod callers;
 mod duration;
 pub mod edit;
 mod expand;
 mod fields;
 mod file;
+mod flow;
 mod folders;
 mod format_json;
 mod format_toml;
@@ -23,6 +26,7 @@ mod known;
 mod layers;
 mod limits;
 mod node;
+mod oauth;
 mod pending;
 mod policy;
 mod problem;
@@ -33,16 +37,19 @@ mod source;
 mod transport;
 mod trust;
 
-pub use callers::{CallerRules, CallerTable};
+pub use approvals::ApprovalSettings;
+pub use audit::AuditSettings;
+pub use callers::{CallerRules, CallerTable, ToolPattern};
 pub use edit::Format;
+pub use flow::{FlowLabel, FlowSettings};
 pub use folders::find_folders;
 pub use gateway::{CallLimits, GatewaySettings, JwtSettings};
 pub use keys::{KeyStore, StoredKey};
 pub use layers::{Config, Sources, load};
-pub use policy::{PackageRule, PolicySettings};
+pub use policy::{PackageRule, PolicySettings, ScanRule};
 pub use problem::{Place, Problem};
 pub use sandbox::{Profile, SandboxSetting};
-pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
+pub use server::{Connect, OAuth, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
 pub use trust::{PendingFile, PendingServer, TrustStore};
 
 #[cfg(test)]

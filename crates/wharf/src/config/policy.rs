@@ -3,6 +3,7 @@
 //! In: the table of a `wharf.toml`. Out: plain settings for the `policy` room, which decides. An unknown key or a
 //! wrong type refuses the whole load. A project's file may only take away: [`narrow`] says which keys would widen.
 
+use super::callers::ToolPattern;
 use super::node::{Entry, Node, Span, Value};
 use super::problem::{Problem, nearest, shown};
 use super::source::Source;
@@ -31,6 +32,24 @@ pub struct PolicySettings {
     pub sandbox: bool,
     /// Servers that may run without a sandbox whichever file defines them, by name.
     pub unconfined: Vec<String>,
+    /// What is done about what the scan finds. `None` means it was not said: then what servers offer is scanned and
+    /// reported, and results are not looked at.
+    pub scan: Option<ScanRule>,
+    /// Tools for which somebody is asked at each call of an agent or a caller. Defaults to none.
+    pub ask: Vec<ToolPattern>,
+}
+
+/// What is done about what the scan finds in what servers offer and answer. Each does more than the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScanRule {
+    /// Nothing is scanned.
+    Off,
+    /// It is reported.
+    Warn,
+    /// Reported, and characters that hide are left out of what callers see.
+    Strip,
+    /// Reported, and what is grave is kept back.
+    Block,
 }
 
 /// Which packages `npx`, `uvx`, `pipx` and the like may fetch and run.
@@ -45,7 +64,7 @@ pub enum PackageRule {
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "strict",
     "commands",
     "extend_defaults",
@@ -55,6 +74,8 @@ const KEYS: [&str; 9] = [
     "private_networks",
     "sandbox",
     "unconfined",
+    "scan",
+    "ask",
 ];
 
 // === impl PolicySettings ===
@@ -72,6 +93,8 @@ impl Default for PolicySettings {
             private_networks: false,
             sandbox: true,
             unconfined: Vec::new(),
+            scan: None,
+            ask: Vec::new(),
         }
     }
 }
@@ -88,6 +111,8 @@ struct Written {
     private_networks: Option<bool>,
     sandbox: Option<bool>,
     unconfined: Option<Vec<String>>,
+    scan: Option<ScanRule>,
+    ask: Option<Vec<ToolPattern>>,
 }
 
 /// Applies the table of a file that may say anything: the user's own, or one named on the command line.
@@ -120,6 +145,10 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
     if let Some(names) = written.unconfined {
         to.unconfined = names;
     }
+    to.scan = written.scan.or(to.scan);
+    if let Some(ask) = written.ask {
+        to.ask = ask;
+    }
     Ok(())
 }
 
@@ -133,6 +162,7 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         Refusal::Widens(Box::new(source.problem(&span, message).hint(hint)))
     };
     let mut next = to.clone();
+    narrow_sandbox(&written, &mut next).map_err(|(key, why)| widens(key, why))?;
     match written.strict {
         Some(false) if to.strict != Some(false) => return Err(widens("strict", "would be switched off")),
         Some(strict) => next.strict = Some(strict),
@@ -179,18 +209,30 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         Some(private) => next.private_networks = private,
         None => {}
     }
-    match written.sandbox {
-        Some(false) if to.sandbox => return Err(widens("sandbox", "would be switched off")),
-        Some(sandbox) => next.sandbox = sandbox,
-        None => {}
-    }
-    if let Some(names) = written.unconfined {
-        if names.iter().any(|name| !to.unconfined.contains(name)) {
-            return Err(widens("unconfined", "names a server that is confined so far"));
+    if let Some(scan) = written.scan {
+        if scan < to.scan.unwrap_or(ScanRule::Warn) {
+            return Err(widens("scan", "would look less closely"));
         }
-        next.unconfined = names;
+        next.scan = Some(scan);
     }
+    // To be asked more often is to be allowed less.
+    next.ask.extend(written.ask.into_iter().flatten());
     *to = next;
+    Ok(())
+}
+
+/// Nobody is let out of the sandbox by a project. The error is the key and what it would do.
+fn narrow_sandbox(written: &Written, next: &mut PolicySettings) -> Result<(), (&'static str, &'static str)> {
+    if written.sandbox == Some(false) && next.sandbox {
+        return Err(("sandbox", "would be switched off"));
+    }
+    next.sandbox = written.sandbox.unwrap_or(next.sandbox);
+    if let Some(names) = &written.unconfined {
+        if names.iter().any(|name| !next.unconfined.contains(name)) {
+            return Err(("unconfined", "names a server that is confined so far"));
+        }
+        next.unconfined.clone_from(names);
+    }
     Ok(())
 }
 
@@ -262,6 +304,8 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "private_networks" => written.private_networks = Some(flag(entry, source)?),
             "sandbox" => written.sandbox = Some(flag(entry, source)?),
             "unconfined" => written.unconfined = Some(texts(entry, source)?),
+            "scan" => written.scan = Some(scan_rule(entry, source)?),
+            "ask" => written.ask = Some(patterns(entry, source)?),
             unknown => {
                 let message = format!("unknown rule {} in `[policy]`", shown(unknown));
                 let problem = source.problem(&entry.key_span, message);
@@ -318,6 +362,11 @@ pub(super) fn texts_at<'e>(
     items.iter().map(text).collect()
 }
 
+fn patterns(entry: &Entry, source: &Source) -> Result<Vec<ToolPattern>, Box<Problem>> {
+    let read = |(text, span)| ToolPattern::parse(text).map_err(|why| wrong(source, span, why));
+    texts_at(entry, source)?.into_iter().map(read).collect()
+}
+
 fn package_rule(entry: &Entry, source: &Source) -> Result<PackageRule, Box<Problem>> {
     match entry.node.as_text() {
         Some("any") => Ok(PackageRule::Any),
@@ -325,6 +374,19 @@ fn package_rule(entry: &Entry, source: &Source) -> Result<PackageRule, Box<Probl
         None if entry.node.as_list().is_some() => texts(entry, source).map(PackageRule::Listed),
         _ => {
             let message = "`packages` must be \"any\", \"pinned\" or a list of packages".to_owned();
+            Err(wrong(source, &entry.node.span, message))
+        }
+    }
+}
+
+fn scan_rule(entry: &Entry, source: &Source) -> Result<ScanRule, Box<Problem>> {
+    match entry.node.as_text() {
+        Some("off") => Ok(ScanRule::Off),
+        Some("warn") => Ok(ScanRule::Warn),
+        Some("strip") => Ok(ScanRule::Strip),
+        Some("block") => Ok(ScanRule::Block),
+        _ => {
+            let message = "`scan` must be \"off\", \"warn\", \"strip\" or \"block\"".to_owned();
             Err(wrong(source, &entry.node.span, message))
         }
     }

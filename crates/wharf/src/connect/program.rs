@@ -1,13 +1,17 @@
 //! Finding the program behind a command's name, once, as an absolute path.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use aws_lc_rs::digest::{Context, SHA256};
 
 use crate::config::{Profile, ServerConfig, Transport};
 use crate::error::{Error, Result};
 use crate::policy::{Confinement, LaunchRequest, Policy};
 use crate::sandbox::Sandbox;
+use crate::wire::canonical::hex;
 
 use super::unix;
 
@@ -27,15 +31,19 @@ pub fn inspect(
     policy: &Policy,
     environment: &BTreeMap<String, String>,
 ) -> Result<Inspected> {
+    policy.permit_source(config)?;
     match &config.transport {
         Transport::Stdio(stdio) => {
             let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
+            let locked = policy.is_locked(&config.name);
+            let hash = found.as_deref().filter(|_| locked).and_then(|program| sha256(program).ok());
             let permit = policy.permit_launch(&LaunchRequest {
                 server: &config.name,
                 stdio,
                 origin: &config.origin,
                 program: found.as_deref(),
                 sandbox: config.sandbox.as_ref(),
+                program_hash: hash.as_deref(),
                 host_env: environment,
             })?;
             let program = Some(permit.program().to_path_buf());
@@ -92,6 +100,7 @@ pub fn let_in(
         origin: &config.origin,
         program: found.as_deref(),
         sandbox: config.sandbox.as_ref(),
+        program_hash: None,
         host_env: environment,
     })?;
     let Confinement::Within(profile) = permit.confinement() else { return Ok(None) };
@@ -103,6 +112,52 @@ pub fn let_in(
     let program = permit.program().to_path_buf();
     Ok(Some(LetIn { program, read, write, profile: Profile::clone(profile), warnings: plan.warnings }))
 }
+
+/// The program that a configuration would start, and its SHA-256 in hexadecimal. `None` for a server that is no program,
+/// and where the program is not found or cannot be read.
+pub async fn program_of(
+    config: &ServerConfig,
+    environment: &BTreeMap<String, String>,
+) -> Option<(PathBuf, String)> {
+    let Transport::Stdio(stdio) = &config.transport else { return None };
+    let found = find(&stdio.command, environment.get("PATH").map(String::as_str))?;
+    let hash = hash(&found).await?;
+    Some((found, hash))
+}
+
+/// The SHA-256 of a program, on a thread that may wait for a disk.
+pub(super) async fn hash(program: &Path) -> Option<String> {
+    let program = program.to_owned();
+    tokio::task::spawn_blocking(move || sha256(&program).ok()).await.ok().flatten()
+}
+
+/// A program is hashed again only if something about its file changed.
+fn sha256(program: &Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut file = std::fs::File::open(program)?;
+    let facts = file.metadata()?;
+    let stamp = (facts.dev(), facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec());
+    let key = (stamp, facts.ctime(), facts.ctime_nsec());
+    let mut known = HASHES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(hash) = known.get(&key) {
+        return Ok(hash.clone());
+    }
+    let (mut hash, mut piece) = (Context::new(&SHA256), vec![0; 256 * 1024]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => break,
+            read => hash.update(&piece[..read]),
+        }
+    }
+    let hash = hex(hash.finish().as_ref());
+    known.insert(key, hash.clone());
+    Ok(hash)
+}
+
+/// What tells a file from its successor: device and number, length, and both times.
+type Stamp = ((u64, u64, u64, i64, i64), i64, i64);
+/// What was hashed before.
+static HASHES: Mutex<BTreeMap<Stamp, String>> = Mutex::new(BTreeMap::new());
 
 /// Looks a bare name up in `PATH`, as given. Relative and empty entries of `PATH` are skipped: they would mean the
 /// folder we happen to be in. A path is taken as it is, if it is absolute.

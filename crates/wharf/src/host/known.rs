@@ -10,21 +10,20 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use super::peer::HostPeer;
-use super::server::Server;
+use super::server::{Seen, Server};
 use super::shelf::Shelf;
 use super::{Everywhere, Host, Listing, STARTING};
 use crate::catalog::{self, ListKind, Offered};
 use crate::connect::Connection;
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate};
-use crate::registry::ServerTools;
 use crate::wire::Json;
 
 /// How long a server that is connected may take to tell its list, if there is an older one to show instead.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What servers list beside tools.
-trait Listed: Clone + Send + Sync + 'static {
+pub(super) trait Listed: Clone + Send + Sync + 'static {
     const KIND: ListKind;
     fn shelf(server: &Server) -> &Shelf<Offered<Self>>;
     fn read(raw: Json) -> Result<Self, String>;
@@ -45,6 +44,7 @@ impl Host {
     pub async fn known_tools(&self) -> Listing {
         let servers: Vec<_> = self.scope.all_servers().into_iter().filter(|s| s.config.enabled).collect();
         let looks = servers.into_iter().map(|server| async move {
+            let server = self.scope.settled(server).await;
             let home = self.scope.home(&server);
             let (seen, error) = known_tools(&server, &home.peer).await;
             let rejected = seen.map(|seen| {
@@ -60,7 +60,7 @@ impl Host {
             failed.extend(error.map(|error| (name.clone(), error)));
             all_rejected.extend(rejected.iter().flat_map(|r| r.iter()).map(|r| (name.clone(), r.clone())));
         }
-        Listing { snapshot: self.scope.registry.snapshot(), failed, rejected: all_rejected }
+        Listing { snapshot: self.scope.snapshot(), failed, rejected: all_rejected }
     }
 
     /// The same for prompts. Servers that have none are left out.
@@ -80,18 +80,20 @@ impl Host {
 
     /// Looks at the tools of a server that was perhaps just started, and shows them. What an earlier run saw of its other
     /// lists is compared in the background.
-    pub(super) async fn confirm(&self, server: &Arc<Server>) -> Result<ServerTools> {
+    pub(super) async fn confirm(&self, server: &Arc<Server>) -> Result<Seen> {
         let home = self.scope.home(server);
         let seen = server.look(Some(&home.peer)).await?;
         home.publish(server, seen.offered.clone());
         tokio::spawn(compare(Arc::clone(server), Arc::clone(&home.peer)));
-        Ok(seen.offered)
+        Ok(seen)
     }
 
     async fn known<T: Listed>(&self) -> Everywhere<T> {
         let servers: Vec<_> = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled).collect();
         let looks = servers.into_iter().map(|server| async move {
+            let server = self.scope.settled(server).await;
             let (list, error) = known_list::<T>(&server, &self.scope.home(&server).peer).await;
+            let list = list.map(|list| shown::<T>(&server, list));
             (server.config.name.clone(), list, error)
         });
         let mut found = Everywhere { offered: Vec::new(), failed: Vec::new() };
@@ -104,8 +106,13 @@ impl Host {
     }
 }
 
+/// What of a list may be used.
+pub(super) fn shown<T: Listed>(server: &Server, list: Offered<T>) -> Offered<T> {
+    server.shown_list(T::KIND, list, T::parts, T::read)
+}
+
 /// A server's tools as they are known, and why they could not be asked for.
-async fn known_tools(server: &Server, peer: &HostPeer) -> (Option<super::server::Seen>, Option<Error>) {
+async fn known_tools(server: &Server, peer: &HostPeer) -> (Option<Seen>, Option<Error>) {
     let last = server.last_tools();
     if !server.berth.connected() {
         if let Some(trouble) = out_of_reach(server, last.is_some()) {
@@ -169,15 +176,20 @@ fn last_list<T: Listed>(server: &Server) -> Last<T> {
 
 /// Asks for a list, or gives it from memory where the server promised to tell of changes.
 async fn look<T: Listed>(server: &Server, peer: &HostPeer) -> Result<Offered<T>> {
+    let _held = server.hold()?;
     let connection = server.connection().await?;
     let lasts = connection.info().offers_flag(T::KIND.capability(), "listChanged");
     let connected = &connection;
     let ask = |told: bool| async move {
         let list = T::fetch(connected, server.config.timeout).await?;
-        server.keep((!told).then_some(peer), connected, T::KIND, || {
+        let mut differs = server.keep(told, connected, T::KIND, || {
             let parts = list.items.iter().map(T::parts);
             parts.map(|(name, raw)| (name.to_owned(), raw.clone())).collect()
         });
+        if let (Some(_), Some(last)) = (&server.view, T::shelf(server).last()) {
+            differs = !last.items.iter().map(T::parts).eq(list.items.iter().map(T::parts));
+        }
+        server.tell((differs && !told).then_some(peer), T::KIND);
         Ok(list)
     };
     server.note(T::shelf(server).look(&connection, Some(peer), lasts, ask).await)

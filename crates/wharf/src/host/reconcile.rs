@@ -16,7 +16,7 @@ use crate::config::{Connect, Origin, ServerConfig};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names::ServerName;
-use crate::policy::Policy;
+use crate::policy::{Lock, Policy};
 use crate::wire::Limits;
 
 /// What another configuration changed.
@@ -67,6 +67,24 @@ impl Host {
         self.apply(servers.into_iter().collect(), Some((policy, limits)))
     }
 
+    /// Holds servers to what another lock accepts, from now on. Nothing is started, stopped or asked; what is shown may be
+    /// more or less.
+    pub fn relock(&self, lock: Option<Arc<Lock>>) {
+        let policy = &self.scope.pool.dock().policy;
+        policy.replace(policy.now().with_lock(lock));
+        let sessions = self.core.scopes();
+        for scope in sessions.iter().chain([&self.scope]) {
+            for server in scope.servers.load().values() {
+                if let Some(seen) = server.tools.last().and_then(|_| server.last_tools()) {
+                    scope.publish(server, seen.offered);
+                }
+                for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
+                    scope.peer.tell_changed(&server.config.name, kind);
+                }
+            }
+        }
+    }
+
     fn apply(&self, configs: Vec<ServerConfig>, rules: Option<(Policy, Limits)>) -> Result<Changes> {
         if self.scope.agent.is_some() {
             return Err(Error::Denied {
@@ -88,6 +106,7 @@ impl Host {
         }
         let shared: HashSet<ServerName> = self.core.scopes().iter().flat_map(|s| s.given_away()).collect();
         let (changes, eager) = self.scope.become_these(configs, &shared, others, self.core.drain);
+        self.core.scopes().iter().for_each(|scope| scope.refit());
         self.tell_of(&changes);
         if !eager.is_empty() {
             let host = self.clone();
@@ -191,7 +210,7 @@ impl Scope {
         self.registry.arrange(order);
         let servers = self.servers.load();
         for server in changes.changed.iter().filter_map(|name| servers.get(name)) {
-            if let Some(seen) = server.tools.last() {
+            if let Some(seen) = server.last_tools() {
                 self.registry.replace(seen.offered);
             }
         }
@@ -202,7 +221,7 @@ impl Scope {
     fn renew(&self, drain: Duration) {
         for server in self.servers.load().values().map(Arc::clone) {
             tokio::spawn(async move {
-                server.duty.idle(drain).await;
+                server.duty().idle(drain).await;
                 server.berth.disconnect().await;
             });
         }
@@ -210,11 +229,11 @@ impl Scope {
 
     /// Lets a server go when its calls have ended, or when they take too long.
     fn see_off(self: &Arc<Self>, server: Arc<Server>, drain: Duration) {
-        server.duty.end();
+        server.duty().end();
         self.leaving().push(Arc::clone(&server));
         let scope = Arc::downgrade(self);
         tokio::spawn(async move {
-            server.duty.idle(drain).await;
+            server.duty().idle(drain).await;
             server.berth.disconnect().await;
             if let Some(scope) = scope.upgrade() {
                 scope.leaving().retain(|known| !Arc::ptr_eq(known, &server));
@@ -244,6 +263,7 @@ impl Likeness {
             disabled_tools,
             connect,
             share,
+            oauth,
             sandbox,
             origin,
         } = one;
@@ -253,6 +273,7 @@ impl Likeness {
             && *start_timeout == other.start_timeout
             && *connect == other.connect
             && *share == other.share
+            && *oauth == other.oauth
             && *sandbox == other.sandbox
             && is_same_place(origin, &other.origin);
         let same_view = *timeout == other.timeout

@@ -9,18 +9,21 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::duty::Duty;
+use super::lanes::{Hold, Lane};
 use super::peer::HostPeer;
 use super::pins::Pins;
+use super::scope::gone;
 use super::shelf::Shelf;
+use super::shown::Shown;
 use crate::catalog::{Catalog, CatalogStore, Definitions, ListKind, Offered, Rejected};
 use crate::config::{Connect, ServerConfig};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::State;
+use crate::event::{Bus, Fact, Kind, Named, State, Trail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::names::ToolName;
-use crate::policy::Identity;
-use crate::registry::ServerTools;
+use crate::policy::{Identity, Live, Policy, Subject};
+use crate::registry::{Route, ServerTools};
 use crate::secret::Redactor;
 use crate::wire::Json;
 
@@ -34,16 +37,31 @@ pub(super) struct Server {
     /// What the program itself demands of a call, by tool.
     pub(super) demands: ArcSwap<HashMap<ToolName, Demand>>,
     pub(super) berth: Berth,
+    /// If it is what one caller sees of a shared server.
+    pub(super) view: Option<View>,
+    /// Where it is kept which of its tools cannot be used.
+    trail: Trail,
     /// How many use it now.
-    pub(super) duty: Duty,
+    duty: Duty,
     /// What earlier runs saw. `None` where nobody keeps it.
     pub(super) pins: Option<Pins>,
     pub(super) tools: Shelf<Seen>,
     pub(super) prompts: Shelf<Offered<Prompt>>,
     pub(super) resources: Shelf<Offered<Resource>>,
     pub(super) templates: Shelf<Offered<ResourceTemplate>>,
+    pub(super) policy: Live<Policy>,
+    pub(super) events: Bus,
+    pub(super) shown: Shown,
     /// Why it could not be reached the last time, and when that was.
     trouble: Mutex<Option<(Instant, Error)>>,
+}
+
+/// What makes a server one caller's view of it.
+pub(super) struct View {
+    /// The server as it is for everybody.
+    pub(super) of: Arc<Server>,
+    /// Over which it is seen.
+    pub(super) lane: Arc<Lane>,
 }
 
 /// Judges arguments: what is wrong with them, in words.
@@ -59,6 +77,9 @@ pub(super) struct Seen {
 /// For how long a server that failed, and of which nothing is known, is not started again just to be listed.
 const LEFT_ALONE: Duration = Duration::from_secs(30);
 
+/// A server that is held to what was accepted is asked for its tools again at the first use after this time.
+const LOCKED_LOOK: Duration = Duration::from_secs(60);
+
 // === impl Server ===
 
 impl Server {
@@ -73,18 +94,65 @@ impl Server {
             redactor,
             demands: ArcSwap::default(),
             berth,
+            view: None,
+            trail: pool.dock().trail.clone(),
             duty: Duty::default(),
             pins,
             tools: Shelf::new(ListKind::Tools),
             prompts: Shelf::new(ListKind::Prompts),
             resources: Shelf::new(ListKind::Resources),
             templates: Shelf::new(ListKind::ResourceTemplates),
+            policy: pool.dock().policy.clone(),
+            events: pool.dock().events.clone(),
+            shown: Shown::default(),
             trouble: Mutex::default(),
         }
     }
 
+    /// The same server as it shows itself over a lane. Nothing is started yet.
+    pub(super) fn through(of: &Arc<Self>, lane: Arc<Lane>, pins: Pins) -> Self {
+        Self {
+            config: Arc::clone(&of.config),
+            identity: of.identity.clone(),
+            redactor: of.redactor.clone(),
+            demands: ArcSwap::default(),
+            berth: lane.berth.clone(),
+            view: Some(View { of: Arc::clone(of), lane }),
+            trail: of.trail.clone(),
+            duty: Duty::default(),
+            pins: Some(pins),
+            tools: Shelf::new(ListKind::Tools),
+            prompts: Shelf::new(ListKind::Prompts),
+            resources: Shelf::new(ListKind::Resources),
+            templates: Shelf::new(ListKind::ResourceTemplates),
+            policy: of.policy.clone(),
+            events: of.events.clone(),
+            shown: Shown::default(),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// Who uses it: a server and its views go together.
+    pub(super) fn duty(&self) -> &Duty {
+        self.view.as_ref().map_or(&self.duty, |view| &view.of.duty)
+    }
+
+    /// Keeps its connection from being closed for being idle, where that can be.
+    pub(super) fn hold(&self) -> Result<Option<Hold>> {
+        self.view.as_ref().map(|view| view.lane.hold()).transpose()
+    }
+
+    /// What is judged when a tool is called.
+    pub(super) fn subject<'a>(&'a self, definition: &'a Tool) -> Subject<'a> {
+        let (config, identity) = (&self.config, &self.identity);
+        Subject::Server { config, identity, definition: Some(definition) }
+    }
+
     /// What the program itself demands of a call to this tool.
     pub(super) fn demand(&self, tool: &ToolName, arguments: &Json) -> Result<()> {
+        if let Some(view) = &self.view {
+            return view.of.demand(tool, arguments);
+        }
         let demands = self.demands.load();
         let Some(demand) = demands.get(tool) else { return Ok(()) };
         demand(arguments).map_err(|problem| Error::Arguments {
@@ -97,27 +165,39 @@ impl Server {
     /// What the server offers now, and what of it cannot be used. It is asked again only if it told the peer that
     /// something changed, or if it was connected anew.
     pub(super) async fn look(&self, peer: Option<&HostPeer>) -> Result<Seen> {
+        let _held = self.hold()?;
         let connection = self.connection().await?;
         let connected = &connection;
         let ask = |told: bool| async move {
             let catalog = Catalog::fetch(connected, self.config.timeout).await?;
-            self.keep(peer.filter(|_| !told), connected, ListKind::Tools, || {
-                catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect()
-            });
-            Ok(self.seen(catalog.tools, catalog.rejected))
+            let list = || catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect();
+            let mut differs = self.keep(told, connected, ListKind::Tools, list);
+            for rejected in &catalog.rejected {
+                self.trail.record(|| Fact {
+                    tool: Some(Named::Raw(rejected.name.clone())),
+                    ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)
+                });
+            }
+            let seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected);
+            if let (Some(_), Some(last)) = (&self.view, self.tools.last()) {
+                differs = last.offered.fingerprint != seen.offered.fingerprint;
+            }
+            self.tell(peer.filter(|_| differs && !told), ListKind::Tools);
+            Ok(seen)
         };
-        self.note(self.tools.look(&connection, peer, true, ask).await)
+        let lasts = !self.is_doubtful();
+        self.note(self.tools.look(&connection, peer, lasts, ask).await).map(|seen| self.shown(seen))
     }
 
     /// The tools as they were last seen, in this run or an earlier one. Nobody is asked.
     pub(super) fn last_tools(&self) -> Option<Seen> {
         if let Some(seen) = self.tools.last() {
-            return Some(seen);
+            return Some(self.shown(seen));
         }
         let pinned = self.recalled()?;
         let tools = pinned.lists.get(&ListKind::Tools)?.iter();
         let tools: Arc<[_]> = tools.filter_map(|d| Tool::read(d.raw.clone()).ok().map(Arc::new)).collect();
-        Some(self.tools.recall(self.seen(tools, Vec::new())))
+        Some(self.shown(self.tools.recall(self.seen(tools, Vec::new()))))
     }
 
     /// What an earlier run saw; nothing of a server that only a person may connect.
@@ -130,26 +210,45 @@ impl Server {
 
     /// Whether what is known of its tools still has to be compared with what it offers over its connection.
     pub(super) fn is_unconfirmed(&self) -> bool {
-        self.pins.is_some() && self.berth.live().is_none_or(|connection| !self.tools.is_of(&connection))
+        if self.pins.is_none() && !self.is_locked() {
+            return false;
+        }
+        self.is_doubtful() || self.berth.live().is_none_or(|connection| !self.tools.is_of(&connection))
     }
 
-    /// Writes a list down, and tells whoever saw another one before, unless the server told them.
+    /// Whether its tools may have changed without a word, where that matters: it is held to what was accepted, and has
+    /// not been asked for a while.
+    fn is_doubtful(&self) -> bool {
+        self.is_locked() && self.tools.is_older_than(LOCKED_LOOK)
+    }
+
+    /// Writes a list down. True if it is another one than before. What a caller's own requests may have changed is not
+    /// written down: it is no business of the next one who says the same of itself.
     pub(super) fn keep(
         &self,
-        peer: Option<&HostPeer>,
+        told: bool,
         connection: &Connection,
         kind: ListKind,
         list: impl FnOnce() -> Vec<(String, Json)>,
-    ) {
-        let Some(pins) = &self.pins else { return };
-        let differs = pins.keep(connection.info(), kind, Definitions::new(list()));
-        if let (true, Some(peer)) = (differs, peer) {
+    ) -> bool {
+        let Some(pins) = &self.pins else { return false };
+        let list = Definitions::new(list());
+        match &self.view {
+            Some(view) if told || view.lane.is_spent(connection) => pins.differs(kind, &list),
+            _ => pins.keep(connection.info(), kind, list),
+        }
+    }
+
+    /// Tells a peer that a list is another one.
+    pub(super) fn tell(&self, peer: Option<&HostPeer>, kind: ListKind) {
+        if let Some(peer) = peer {
             peer.tell_changed(&self.config.name, kind);
         }
     }
 
     /// The live connection, made now if there is none.
     pub(super) async fn connection(&self) -> Result<Connection> {
+        let _held = self.hold()?;
         match self.berth.connection().await {
             Ok(connection) => Ok(connection),
             Err(error) => self.note(Err(error)),
@@ -205,7 +304,7 @@ impl Server {
         self.templates.adopt(&before.templates, |list| list);
     }
 
-    fn seen(&self, tools: Arc<[Arc<Tool>]>, rejected: Vec<Rejected>) -> Seen {
+    pub(super) fn seen(&self, tools: Arc<[Arc<Tool>]>, rejected: Vec<Rejected>) -> Seen {
         let fingerprint = fingerprint(&tools);
         let offered = ServerTools { config: Arc::clone(&self.config), tools, fingerprint };
         Seen { offered, rejected: rejected.into() }
@@ -219,6 +318,23 @@ impl Server {
             Err(error) => *trouble = Some((Instant::now(), error.clone())),
         }
         ended
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// What a route leads to, as it was last seen.
+    pub(super) fn definition(&self, route: &Route) -> Result<Arc<Tool>> {
+        let name = route.tool.name.as_str();
+        if let Some(tool) = self.offered.tools.iter().find(|tool| tool.name.as_str() == name) {
+            return Ok(Arc::clone(tool));
+        }
+        let rejected = self.rejected.iter().find(|rejected| rejected.name.raw() == name);
+        Err(match rejected.and_then(|rejected| rejected.denied.as_deref()) {
+            Some(denied) => denied.clone(),
+            None => gone(route),
+        })
     }
 }
 

@@ -7,6 +7,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::Host;
 use super::docking::Opening;
 use super::scope::{Agent, Scope};
@@ -19,7 +21,7 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{CallerRules, Permission, Reach};
 use crate::registry::{Owner, ServerTools};
-use crate::session::{Slice, Visibility};
+use crate::session::{Slice, Taint, Visibility};
 
 /// One agent's scope. Cheap to clone; when the last clone goes, what is its own closes.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct SessionBuilder {
     permission: Option<Permission>,
     asker: Option<Arc<dyn Asker>>,
     rules: Option<Arc<CallerRules>>,
+    relays: bool,
+    taint: Option<Taint>,
 }
 
 /// A server on its way to a session: who will see it, and what may be called without asking.
@@ -57,7 +61,15 @@ enum Ask {
 impl Host {
     /// Starts to build a scope for an agent. Without a permission it may call nothing.
     pub fn session(&self, agent: impl Into<String>) -> SessionBuilder {
-        SessionBuilder { host: self.clone(), name: agent.into(), permission: None, asker: None, rules: None }
+        SessionBuilder {
+            host: self.clone(),
+            name: agent.into(),
+            permission: None,
+            asker: None,
+            rules: None,
+            relays: false,
+            taint: None,
+        }
     }
 }
 
@@ -86,6 +98,21 @@ impl SessionBuilder {
         self
     }
 
+    /// It calls for somebody else: what the asker offers is what servers are told of them.
+    #[must_use]
+    pub(crate) fn relaying(mut self) -> Self {
+        self.relays = true;
+        self
+    }
+
+    /// Where it is marked that something private came in, for sessions that are one agent's. Defaults to a mark of its
+    /// own, or that of the session that makes this one.
+    #[must_use]
+    pub fn taint(mut self, taint: Taint) -> Self {
+        self.taint = Some(taint);
+        self
+    }
+
     /// Makes the session.
     pub fn start(self) -> Result<Session> {
         let caller = CallerName::parse(&self.name).map_err(|e| Error::config(e.to_string()))?;
@@ -110,7 +137,12 @@ impl SessionBuilder {
         let asker = self.asker.unwrap_or_else(|| Arc::clone(&self.host.scope.asker));
         let owner = Owner(self.host.core.next());
         let trust = (self.permission, self.rules.or(given));
-        let scope = Arc::new(Scope::of_agent(shared, owner, caller, trust, asker));
+        let mut scope = Scope::of_agent(shared, owner, caller, trust, asker);
+        scope.relay(self.relays);
+        // What its maker has read, it may have been told.
+        let inherited = ceiling.map(|_| self.host.scope.taint.clone());
+        scope.taint = inherited.or(self.taint).unwrap_or_default();
+        let scope = Arc::new(scope);
         self.host.core.enlist(&scope);
         Ok(Session(Host { core: Arc::clone(&self.host.core), scope }))
     }
@@ -183,7 +215,7 @@ impl Session {
             self.forget(home, &server).await;
             return Err(closed);
         }
-        let snapshot = self.0.scope.registry.snapshot();
+        let snapshot = self.0.scope.snapshot();
         let own = snapshot.tools().iter().filter(|route| route.is_of(&name) && route.owner == owner);
         Ok(own.map(|route| Arc::clone(&route.public)).collect())
     }
@@ -191,6 +223,32 @@ impl Session {
     /// Closes connections of this session's own to shared servers that were not used for so long.
     pub(crate) async fn recycle(&self, idle: Duration) {
         self.0.scope.lanes.recycle(idle).await;
+    }
+
+    /// What tells this session from every other.
+    pub(crate) fn number(&self) -> u64 {
+        self.of_agent().owner.0
+    }
+
+    /// Whether it sees a shared server in its own way: what changes for others does not for it.
+    pub(crate) fn has_view(&self, server: &ServerName) -> bool {
+        self.0.scope.views(server)
+    }
+
+    /// Whether a server would be given to it, if there were one of this name: some of its tools, and all of it.
+    pub(crate) fn is_given(&self, server: &ServerName) -> (bool, bool) {
+        let scope = &self.0.scope;
+        (scope.gives(|rules| rules.may_give(server)), scope.gives(|rules| rules.gives_server(server)))
+    }
+
+    /// What servers are told of whoever this session calls for.
+    pub(crate) fn says(&self) -> Bytes {
+        self.of_agent().relays.as_ref().map(|relays| relays.said.bytes().clone()).unwrap_or_default()
+    }
+
+    /// Whether somebody else holds it, too.
+    pub(crate) fn is_held(&self) -> bool {
+        Arc::strong_count(&self.0.scope) > 1
     }
 
     /// Every server that this session has to itself is asked for its log from this level on, now and later.

@@ -4,9 +4,11 @@
 //! connection or when the server said that it changed. What was seen last stays when the server is gone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::peer::HostPeer;
 use crate::catalog::ListKind;
@@ -25,6 +27,7 @@ pub(super) struct Shelf<V> {
 /// What was seen, and over which connection; over none if it was only told by the store.
 struct Seen<V> {
     connection: Option<u64>,
+    at: Instant,
     list: V,
 }
 
@@ -53,9 +56,14 @@ impl<V: Clone> Shelf<V> {
         self.seen.load().as_ref().is_some_and(|seen| seen.connection == Some(connection.number()))
     }
 
+    /// Whether what was seen last was seen longer ago than that.
+    pub(super) fn is_older_than(&self, time: Duration) -> bool {
+        self.seen.load().as_ref().is_none_or(|seen| seen.at.elapsed() > time)
+    }
+
     /// Puts there what the store says, unless something was seen meanwhile. Gives what is there then.
     pub(super) fn recall(&self, list: V) -> V {
-        let recalled = Arc::new(Seen { connection: None, list });
+        let recalled = Arc::new(Seen { connection: None, at: Instant::now(), list });
         self.seen.compare_and_swap(&None::<Arc<Seen<V>>>, Some(Arc::clone(&recalled)));
         self.last().unwrap_or_else(|| recalled.list.clone())
     }
@@ -64,7 +72,7 @@ impl<V: Clone> Shelf<V> {
     pub(super) fn adopt(&self, other: &Self, change: impl FnOnce(V) -> V) {
         if let Some(seen) = &*other.seen.load() {
             let list = change(seen.list.clone());
-            self.seen.store(Some(Arc::new(Seen { connection: seen.connection, list })));
+            self.seen.store(Some(Arc::new(Seen { connection: seen.connection, at: seen.at, list })));
         }
     }
 
@@ -92,7 +100,7 @@ impl<V: Clone> Shelf<V> {
         if let Some(change) = &mut change {
             change.open = false;
         }
-        let seen = Seen { connection: Some(connection.number()), list: list.clone() };
+        let seen = Seen { connection: Some(connection.number()), at: Instant::now(), list: list.clone() };
         self.seen.store(Some(Arc::new(seen)));
         Ok(list)
     }

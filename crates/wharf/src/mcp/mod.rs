@@ -6,6 +6,7 @@
 mod complete;
 mod content;
 mod header;
+mod list;
 mod log;
 mod prompt;
 mod resource;
@@ -15,6 +16,7 @@ mod tool;
 pub use complete::{Completion, Reference};
 pub use content::Content;
 pub use header::HeaderRule;
+pub use list::ListKind;
 pub use log::LogLevel;
 pub use prompt::{Prompt, PromptArgument, PromptMessage};
 pub use resource::{Body, Resource, ResourceContents, ResourceTemplate};

@@ -1,11 +1,13 @@
 //! A tool as its server describes it.
 
+use std::sync::OnceLock;
+
 use serde::Deserialize;
 
 use super::header::{self, HeaderRule};
 use crate::names::ToolName;
 use crate::text::Foreign;
-use crate::wire::Json;
+use crate::wire::{Json, fingerprint};
 
 /// A tool of a server. Everything in it comes from the server; annotations are claims, not facts.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub struct Tool {
     pub needs_task: bool,
     /// The whole definition, byte for byte.
     pub raw: Json,
+    /// Made when somebody asks.
+    fingerprint: OnceLock<Box<str>>,
 }
 
 /// What a server claims about a tool's effects. Never a reason to allow more.
@@ -81,7 +85,21 @@ impl Tool {
                 .and_then(|execution| execution.member("taskSupport"))
                 .is_some_and(|support| support.as_str() == "\"required\""),
             raw,
+            fingerprint: OnceLock::new(),
         })
+    }
+
+    /// The same tool with another text of its definition, for whoever is shown it. Its name and its fingerprint stay what
+    /// the server's own text gives.
+    pub(crate) fn retold(&self, raw: Json) -> Result<Self, String> {
+        let retold = Self::read(raw)?;
+        let fingerprint = OnceLock::from(Box::from(self.fingerprint()));
+        Ok(Self { name: self.name.clone(), fingerprint, ..retold })
+    }
+
+    /// The fingerprint of the whole definition.
+    pub fn fingerprint(&self) -> &str {
+        self.fingerprint.get_or_init(|| fingerprint(&self.raw).into())
     }
 }
 

@@ -1,9 +1,10 @@
 //! In: a caller, a server's lists and a tool's original name. Out: whether the tool is there for anybody at all.
 //! Listing and calling ask the same question here, so that a hidden tool cannot be called either.
 
-use super::{CallPermit, Policy, Subject};
+use super::{CallPermit, Decision, FlowReason, Policy, Subject, Tainted, Wanted};
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
+use crate::mcp::{ListKind, Tool};
 use crate::names::{CallerName, ToolName};
 
 /// Whether a server's lists let a tool be seen: in `enabled_tools` if there is one, and not in `disabled_tools`.
@@ -12,30 +13,79 @@ pub fn is_visible(server: &ServerConfig, tool: &ToolName) -> bool {
 }
 
 impl Policy {
-    /// May this caller call this tool of this server?
+    /// May this caller call this tool of this server? `definition` is the tool as its server describes it now; a lock
+    /// permits nothing without it.
     pub fn permit_call(
         &self,
         caller: &CallerName,
         server: &ServerConfig,
         tool: &ToolName,
+        definition: Option<&Tool>,
     ) -> Result<CallPermit> {
         hidden(server, tool)?;
+        self.permit_tool(server, tool, definition)?;
         Ok(CallPermit { caller: caller.clone(), server: server.name.clone(), tool: tool.clone() })
     }
 
-    /// May the program itself, or a caller it speaks for, call this tool?
-    pub fn permit_subject(
+    /// May the program itself, or a caller it speaks for, call this tool? It is asked nothing but whether something
+    /// private may get out.
+    pub fn judge_program(
         &self,
         caller: &CallerName,
         subject: &Subject<'_>,
         tool: &ToolName,
-    ) -> Result<CallPermit> {
-        match subject {
-            Subject::Server { config, .. } => self.permit_call(caller, config, tool),
-            Subject::Local { set, .. } => {
-                Ok(CallPermit { caller: caller.clone(), server: (*set).clone(), tool: tool.clone() })
+        taint: Option<&Tainted>,
+    ) -> Result<Decision> {
+        let permit = match subject {
+            Subject::Server { config, definition, .. } => {
+                self.permit_call(caller, config, tool, *definition)?
             }
+            Subject::Local { set, .. } => {
+                CallPermit { caller: caller.clone(), server: (*set).clone(), tool: tool.clone() }
+            }
+        };
+        Ok(self.unless_flows(permit, subject, taint, Some(tool)))
+    }
+
+    /// The same for what is no tool, named by its method.
+    pub fn judge_program_use(
+        &self,
+        caller: &CallerName,
+        subject: &Subject<'_>,
+        method: &ToolName,
+        taint: Option<&Tainted>,
+    ) -> Decision {
+        let server = subject.name().clone();
+        let permit = CallPermit { caller: caller.clone(), server, tool: method.clone() };
+        self.unless_flows(permit, subject, taint, None)
+    }
+
+    fn unless_flows(
+        &self,
+        permit: CallPermit,
+        subject: &Subject<'_>,
+        taint: Option<&Tainted>,
+        tool: Option<&ToolName>,
+    ) -> Decision {
+        match self.judge_flow(taint, subject.name(), tool) {
+            Some(reason @ FlowReason::OpenWorld(_)) => {
+                Decision::Ask(Wanted::flowing(permit, subject.identity(), reason))
+            }
+            _ => Decision::Permit(permit),
         }
+    }
+}
+
+impl Policy {
+    /// Whether a tool's definition is the accepted one, where only accepted ones may be called.
+    pub(super) fn permit_tool(
+        &self,
+        server: &ServerConfig,
+        tool: &ToolName,
+        definition: Option<&Tool>,
+    ) -> Result<()> {
+        let live = || definition.map(|tool| tool.fingerprint().to_owned()).unwrap_or_default();
+        self.permit_definition(&server.name, ListKind::Tools, tool.as_str(), live)
     }
 }
 

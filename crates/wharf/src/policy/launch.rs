@@ -31,6 +31,8 @@ pub struct LaunchRequest<'a> {
     pub program: Option<&'a Path>,
     /// What its config says of its sandbox.
     pub sandbox: Option<&'a SandboxSetting>,
+    /// The SHA-256 of that program, where a lock asks for it.
+    pub program_hash: Option<&'a str>,
     /// Our own environment, from which the child's is picked.
     pub host_env: &'a BTreeMap<String, String>,
 }
@@ -48,7 +50,7 @@ impl Policy {
         if self.rules.strict && !built_in {
             self.check_command(request)?;
         }
-        let Accepted { args, mut warnings } =
+        let Accepted { args, mut warnings, .. } =
             if built_in { as_written(stdio) } else { self.check_arguments(request)? };
         let (env, env_warnings) =
             environment::child_environment(request.server, stdio, request.host_env, &self.rules.env_allowed)?;
@@ -61,9 +63,11 @@ impl Policy {
             ));
         }
         warnings.extend(relative_path(stdio, &args, request));
+        let found = program(request)?;
+        self.permit_program(request.server, request.program_hash)?;
         Ok(LaunchPermit {
             server: request.server.clone(),
-            program: program(request)?,
+            program: found,
             args: args.into_iter().map(Into::into).collect(),
             env,
             cwd: working_folder(request)?,
@@ -158,7 +162,7 @@ impl fmt::Debug for LaunchRequest<'_> {
 }
 
 fn as_written(stdio: &Stdio) -> Accepted {
-    Accepted { args: stdio.args.clone(), warnings: Vec::new() }
+    Accepted { args: stdio.args.clone(), warnings: Vec::new(), packages: Vec::new() }
 }
 
 fn not_allowed(request: &LaunchRequest<'_>, reason: String, hint: String) -> Error {

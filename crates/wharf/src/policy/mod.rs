@@ -6,13 +6,19 @@
 pub mod address;
 mod call;
 mod caller;
+mod egress;
 mod environment;
+mod fetch;
+mod flow;
+mod found;
 mod launch;
 mod live;
+mod lock;
 mod package;
 mod permission;
 mod permit;
 mod remote;
+mod scan;
 mod settings;
 mod shape;
 mod socket;
@@ -22,11 +28,15 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::config::{CallerRules, PackageRule};
+pub use crate::config::{CallerRules, FlowLabel, FlowSettings, PackageRule, ScanRule, ToolPattern};
 pub use call::is_visible;
+pub use egress::{EgressPermit, EgressRules, Target};
 pub use environment::{EnvRules, Filtered, filter_environment};
+pub use flow::{FlowReason, Tainted};
 pub use launch::LaunchRequest;
 pub use live::Live;
+pub use lock::{Lock, LockedServer, LockedSource};
+pub(crate) use package::{Package, Registry};
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
 pub use permit::{CallPermit, Confinement, ConnectPermit, LaunchPermit, SocketPermit};
 pub use socket::{FoundFile, SocketRequest};
@@ -69,6 +79,11 @@ struct Rules {
     allowed_argv: BTreeSet<Vec<String>>,
     sandbox: bool,
     unconfined: BTreeSet<String>,
+    /// What was accepted; `None` where nobody asks for that.
+    lock: Option<Arc<Lock>>,
+    flow: FlowSettings,
+    scan: Option<ScanRule>,
+    asked: Vec<ToolPattern>,
 }
 
 // === impl Policy ===
@@ -86,6 +101,10 @@ impl Policy {
             allowed_argv: BTreeSet::new(),
             sandbox: true,
             unconfined: BTreeSet::new(),
+            lock: None,
+            flow: FlowSettings::default(),
+            scan: None,
+            asked: Vec::new(),
         };
         Self { rules: Arc::new(rules) }
     }
@@ -144,6 +163,12 @@ impl Policy {
     #[must_use]
     pub fn with_unconfined<N: Into<String>>(&self, servers: impl IntoIterator<Item = N>) -> Self {
         self.with(|rules| rules.unconfined.extend(servers.into_iter().map(Into::into)))
+    }
+
+    /// Wants somebody to be asked before each call of these tools by an agent or a caller. The program itself is not one.
+    #[must_use]
+    pub fn with_asked(&self, tools: impl IntoIterator<Item = ToolPattern>) -> Self {
+        self.with(|rules| rules.asked.extend(tools))
     }
 
     /// The commands that may be started, in order.

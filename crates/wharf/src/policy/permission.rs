@@ -6,9 +6,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::call::hidden;
-use super::{CallPermit, CallerRules, Policy};
+use super::{CallPermit, CallerRules, FlowReason, Policy, Tainted};
 use crate::config::ServerConfig;
 use crate::error::{Error, Result};
+use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 
 /// How far an agent is trusted. Without any of these it may call nothing.
@@ -47,6 +48,8 @@ pub struct Grants {
     servers: HashSet<Identity>,
     tools: HashMap<Identity, HashSet<ToolName>>,
     tool_by_tool: HashSet<Identity>,
+    /// Tools that may be called though something private was read, or though they destroy.
+    flows: HashMap<Identity, HashSet<ToolName>>,
     /// Taken back, so that a yes to everything from before does not reach them.
     revoked: HashSet<Identity>,
 }
@@ -71,6 +74,8 @@ pub struct Standing<'a> {
     pub grants: &'a Grants,
     /// What it is given of all there is; `None`: everything.
     pub rules: Option<&'a CallerRules>,
+    /// What private thing it has read.
+    pub taint: Option<&'a Tainted>,
 }
 
 /// What is to be called.
@@ -82,6 +87,8 @@ pub enum Subject<'a> {
         config: &'a ServerConfig,
         /// Its identity, which is dear to make.
         identity: &'a Identity,
+        /// The tool as its server describes it now. A lock permits nothing without it.
+        definition: Option<&'a Tool>,
     },
     /// A function of the program itself.
     Local {
@@ -107,6 +114,8 @@ pub struct Wanted {
     permit: CallPermit,
     identity: Identity,
     reaches: &'static [Reach],
+    /// Why it must be asked for though it is consented to.
+    flow: Option<FlowReason>,
 }
 
 // === impl Policy ===
@@ -114,18 +123,26 @@ pub struct Wanted {
 impl Policy {
     /// May this agent call this tool? The same question is asked at every call, not only when tools are listed.
     pub fn judge_call(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
-        if let Subject::Server { config, .. } = what {
+        if let Subject::Server { config, definition, .. } = what {
             hidden(config, tool)?;
+            self.permit_tool(config, tool, *definition)?;
         }
         given(who, what.name(), |rules| rules.gives_tool(what.name(), tool))?;
-        self.judge(who, what, tool)
+        let flow = self.judge_flow(who.taint, what.name(), Some(tool));
+        let asked = self.rules.asked.iter().any(|rule| rule.fits(what.name().as_str(), tool.as_str()))
+            || who.rules.is_some_and(|rules| rules.asks_for(what.name(), tool));
+        self.judge(who, what, tool, (asked, flow))
     }
 
-    fn judge(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
-        let identity = match *what {
-            Subject::Server { identity, .. } => identity.clone(),
-            Subject::Local { set, .. } => Identity::Local(set.clone()),
-        };
+    /// Somebody is asked where a rule wants it, or where the agent is not trusted so far.
+    fn judge(
+        &self,
+        who: &Standing<'_>,
+        what: &Subject<'_>,
+        tool: &ToolName,
+        (asked, flow): (bool, Option<FlowReason>),
+    ) -> Result<Decision> {
+        let identity = what.identity();
         let (caller, server) = (who.caller.clone(), what.name().clone());
         let permit = CallPermit { caller, server, tool: tool.clone() };
         let ask = match what {
@@ -138,14 +155,20 @@ impl Policy {
                 *ask && who.permission != Some(Permission::Yolo)
             }
         };
-        if !ask || who.grants.covers(&identity, tool) {
+        let allows = |tools: &HashSet<ToolName>| tools.contains(tool);
+        let flow = flow.filter(|_| !who.grants.flows.get(&identity).is_some_and(allows));
+        if let Some(flow) = flow {
+            // Whoever says yes to this says yes to the call.
+            return Ok(Decision::Ask(Wanted::flowing(permit, identity, flow)));
+        }
+        if !(ask || asked) || who.grants.covers(&identity, tool) {
             return Ok(Decision::Permit(permit));
         }
         let reaches: &[Reach] = match (what, who.grants.tool_by_tool.contains(&identity)) {
             (Subject::Local { .. }, _) | (_, true) => &[Reach::Once, Reach::Tool],
             _ => &[Reach::Once, Reach::Tool, Reach::Server, Reach::Session],
         };
-        Ok(Decision::Ask(Wanted { permit, identity, reaches }))
+        Ok(Decision::Ask(Wanted { permit, identity, reaches, flow: None }))
     }
 
     /// May this agent use a server for something that is no tool, named by its method? Consent to a tool is none to
@@ -154,7 +177,8 @@ impl Policy {
         given(who, what.name(), |rules| rules.gives_server(what.name()))?;
         let no_tools = Grants { tools: HashMap::new(), ..who.grants.clone() };
         let who = Standing { grants: &no_tools, ..*who };
-        match self.judge(&who, what, method)? {
+        let flow = self.judge_flow(who.taint, what.name(), None);
+        match self.judge(&who, what, method, (false, flow))? {
             Decision::Ask(wanted) => {
                 let reaches: &[Reach] = match wanted.reaches.contains(&Reach::Server) {
                     true => &[Reach::Once, Reach::Server, Reach::Session],
@@ -206,8 +230,15 @@ fn given(who: &Standing<'_>, server: &ServerName, gives: impl FnOnce(&CallerRule
 // === impl Subject ===
 
 impl Subject<'_> {
+    pub(super) fn identity(&self) -> Identity {
+        match *self {
+            Self::Server { identity, .. } => identity.clone(),
+            Self::Local { set, .. } => Identity::Local(set.clone()),
+        }
+    }
+
     /// The name of the server, or of the set.
-    fn name(&self) -> &ServerName {
+    pub(super) fn name(&self) -> &ServerName {
         match self {
             Self::Server { config, .. } => &config.name,
             Self::Local { set, .. } => set,
@@ -236,6 +267,14 @@ impl Grants {
             }
         }
         grants
+    }
+
+    /// The same, with a tool that may be called though something private was read, or though it destroys.
+    #[must_use]
+    pub fn with_flow(&self, identity: &Identity, tool: &ToolName) -> Self {
+        let mut grants = self.clone();
+        grants.flows.entry(identity.clone()).or_default().insert(tool.clone());
+        grants.with(identity, tool, Reach::Tool)
     }
 
     /// The same, with every tool of a server allowed.
@@ -273,6 +312,7 @@ impl Grants {
         grants.servers.remove(identity);
         grants.tool_by_tool.remove(identity);
         grants.tools.remove(identity);
+        grants.flows.remove(identity);
         grants
     }
 
@@ -288,6 +328,10 @@ impl Grants {
 // === impl Wanted ===
 
 impl Wanted {
+    pub(super) fn flowing(permit: CallPermit, identity: Identity, flow: FlowReason) -> Self {
+        Self { permit, identity, reaches: &[Reach::Once, Reach::Tool], flow: Some(flow) }
+    }
+
     /// Who wants it.
     pub fn caller(&self) -> &CallerName {
         self.permit.caller()
@@ -308,6 +352,11 @@ impl Wanted {
         &self.identity
     }
 
+    /// Why it must be asked for though it is consented to.
+    pub fn flow(&self) -> Option<&FlowReason> {
+        self.flow.as_ref()
+    }
+
     /// How far a yes may reach.
     pub fn reaches(&self) -> &'static [Reach] {
         self.reaches
@@ -320,6 +369,9 @@ impl Wanted {
 
     /// Nobody said yes.
     pub fn refused(&self) -> Error {
+        if let Some(flow) = &self.flow {
+            return flow.refused(self.server(), self.tool());
+        }
         Error::Denied {
             what: format!("tool `{}` of `{}`", self.tool(), self.server()),
             rule: format!("consent: nobody allowed `{}` to call it", self.caller()),

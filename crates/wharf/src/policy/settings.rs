@@ -27,5 +27,7 @@ impl From<&PolicySettings> for Policy {
             .with_private_networks(settings.private_networks)
             .with_sandbox(settings.sandbox)
             .with_unconfined(settings.unconfined.iter().cloned())
+            .with_scan(settings.scan)
+            .with_asked(settings.ask.iter().cloned())
     }
 }

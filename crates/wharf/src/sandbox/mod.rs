@@ -8,9 +8,11 @@
 mod bwrap;
 mod cgroup;
 mod clue;
+pub mod egress;
 mod grants;
 mod install;
 mod learn;
+pub mod packages;
 mod plan;
 mod stage;
 mod system;

@@ -5,9 +5,11 @@
 
 mod extensions;
 mod state;
+mod taint;
 
 pub use extensions::Extensions;
 pub use state::{Conflict, Memory, Slice, State, Transaction};
+pub use taint::Taint;
 
 /// Who sees a connection and its tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! ([`Json`]), checked once and never rebuilt. It knows JSON-RPC and framing, nothing of MCP.
 //! Why by hand: `docs/decisions/0001-own-wire-layer.md`.
 
+pub(crate) mod canonical;
 mod duplicates;
 mod envelope;
 mod id_finder;
@@ -18,6 +19,7 @@ mod sse;
 mod tests;
 mod write;
 
+pub use canonical::fingerprint;
 pub use envelope::{Malformed, Message, ReplyId, RpcError, is_batch, parse_frame, parse_message};
 pub use json::{Json, JsonError};
 pub use limits::Limits;

@@ -51,6 +51,7 @@ fn launch(policy: &Policy, env: &[(&str, &str)], passthrough: &[&str]) -> Result
         origin: &Origin::Given,
         program: Some(Path::new("/usr/bin/node")),
         sandbox: None,
+        program_hash: None,
         host_env: &host_env(),
     })
 }

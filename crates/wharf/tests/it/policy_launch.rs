@@ -30,6 +30,7 @@ fn launch(policy: &Policy, stdio: &Stdio, origin: &Origin) -> Result<LaunchPermi
         origin,
         program: Some(program),
         sandbox: None,
+        program_hash: None,
         host_env: &BTreeMap::new(),
     };
     policy.permit_launch(&request)
@@ -199,6 +200,7 @@ fn l10_the_built_in_server_is_exempt_but_still_needs_an_absolute_program() {
         origin: &Origin::BuiltIn,
         program: Some(Path::new("wharf")),
         sandbox: None,
+        program_hash: None,
         host_env: &env,
     };
     policy.permit_launch(&request).unwrap_err();
@@ -307,6 +309,7 @@ fn a_program_that_is_not_there_is_an_error_that_says_where_it_comes_from() {
         origin: &Origin::Given,
         program: None,
         sandbox: None,
+        program_hash: None,
         host_env: &env,
     };
     let error = Policy::strict().permit_launch(&request).unwrap_err();
@@ -709,7 +712,7 @@ fn l53_a_hidden_tool_is_neither_seen_nor_called() {
     let tool = |name: &str| ToolName::parse(name).unwrap();
     let mut server = ServerConfig::stdio(ServerName::parse("srv").unwrap(), "node", ["a.js"]);
     let call = |server: &ServerConfig, name: &str| {
-        let permit = Policy::strict().permit_call(&caller, server, &tool(name));
+        let permit = Policy::strict().permit_call(&caller, server, &tool(name), None);
         assert_eq!(permit.is_ok(), is_visible(server, &tool(name)), "listing and calling disagree on {name}");
         permit
     };
@@ -730,7 +733,7 @@ fn l53_a_hidden_tool_is_neither_seen_nor_called() {
 fn l53_a_server_that_is_switched_off_cannot_be_called() {
     let mut server = ServerConfig::stdio(ServerName::parse("srv").unwrap(), "node", ["a.js"]);
     let tool = ToolName::parse("a").unwrap();
-    Policy::strict().permit_call(&CallerName::local(), &server, &tool).unwrap();
+    Policy::strict().permit_call(&CallerName::local(), &server, &tool, None).unwrap();
     server.enabled = false;
-    Policy::strict().permit_call(&CallerName::local(), &server, &tool).unwrap_err();
+    Policy::strict().permit_call(&CallerName::local(), &server, &tool, None).unwrap_err();
 }

@@ -18,9 +18,11 @@ use tokio::sync::watch;
 
 use super::monitor::Monitor;
 use crate::error::StderrTail;
+use crate::event::{Fact, Kind, Trail};
 use crate::names::ServerName;
 use crate::policy::LaunchPermit;
 use crate::sandbox::{Sandbox, WayOut};
+pub(super) use spawner::OwnFolder;
 use stderr::Tail;
 
 /// How a program ended, for whoever waits to know.
@@ -73,6 +75,8 @@ pub(crate) struct Yard {
     pub(crate) sandbox: Option<Sandbox>,
     /// The way to the network, for one that is given any.
     pub(crate) way_out: Option<WayOut>,
+    /// Where it is kept that a program was started, and that it ended.
+    pub(crate) trail: Trail,
 }
 
 /// How long a sandbox may take to read what is to be done in it.
@@ -91,7 +95,11 @@ pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: Monitor) ->
 
 async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<Started, Unstarted> {
     let server: ServerName = permit.server().clone();
+    let program = permit.program().display().to_string();
     let spawned = spawner::spawn(permit, yard.scratch, yard.sandbox, yard.way_out.clone()).await?;
+    let started =
+        Fact { outcome: Some("ok"), ..Fact::new(Kind::Launch).of(&server).allowed().because(&program) };
+    yard.trail.record(|| started);
     let (tell_exit, exit) = watch::channel(None);
     let confined = spawned.inside.is_some();
     let (bounds, clue, preamble, warnings) = match spawned.inside {
@@ -100,11 +108,14 @@ async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<St
     };
     let held = stop::Held { pid: spawned.pid, confined, folder: spawned.folder, bounds };
     let group = Arc::new(stop::Group::new(held, exit.clone(), yard.grace));
-    let stderr = Tail::follow(spawned.stderr, server, monitor.clone(), clue);
+    let stderr = Tail::follow(spawned.stderr, server.clone(), monitor.clone(), clue);
     let mut process = spawned.process;
+    let trail = yard.trail;
     tokio::spawn(async move {
         let describe = |status| stop::describe(status, confined);
         let status = process.wait().await.map_or_else(|e| format!("it was lost: {e}"), describe);
+        // Before it is told: whoever waited for the end finds it on record.
+        trail.record(|| Fact::new(Kind::Stop).of(&server).because(&status));
         tell_exit.send_replace(Some(status));
     });
     let child = Child { group, stderr, exit, leaving: yard.leaving, _way_out: yard.way_out };

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::{Unstarted, watchdog};
+use crate::names::ServerName;
 use crate::policy::{Confinement, LaunchPermit};
 use crate::sandbox::{self, Cgroup, Clue, Sandbox, WayOut};
 
@@ -42,7 +43,8 @@ pub(super) struct Inside {
 }
 
 /// An empty folder that is removed with everything in it.
-pub(super) struct OwnFolder(PathBuf);
+#[derive(Debug)]
+pub(in crate::connect) struct OwnFolder(PathBuf);
 
 struct Order {
     permit: LaunchPermit,
@@ -106,7 +108,7 @@ fn start(
             let folder = if permit.cwd().is_some() {
                 None
             } else {
-                Some(OwnFolder::new(permit, scratch).map_err(failed)?)
+                Some(OwnFolder::new(permit.server(), scratch).map_err(failed)?)
             };
             return plain(permit, folder).map_err(failed);
         }
@@ -180,13 +182,17 @@ const PIPE: usize = 256 * 1024;
 // === impl OwnFolder ===
 
 impl OwnFolder {
-    fn new(permit: &LaunchPermit, scratch: &Path) -> io::Result<Self> {
+    pub(in crate::connect) fn new(server: &ServerName, scratch: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
-        let name = format!("wharf-{}-{:016x}", permit.server(), fastrand::u64(..));
+        let name = format!("wharf-{}-{:016x}", server, fastrand::u64(..));
         let path = scratch.join(name);
         // 0700 and freshly made: nobody else can have put anything there.
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
+    }
+
+    pub(in crate::connect) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

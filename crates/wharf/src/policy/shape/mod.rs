@@ -30,6 +30,8 @@ pub(super) struct Place<'a> {
 pub(super) struct Accepted {
     pub(super) args: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// What it fetches and runs, as it is written.
+    pub(super) packages: Vec<String>,
 }
 
 /// Why not, in words.
@@ -52,6 +54,12 @@ pub(super) fn judge(command: &str, args: &[String], place: Place<'_>) -> Result<
     let mut walk = Walk::new(command, args, place);
     program(&mut walk, &file_name(command))?;
     Ok(walk.finish())
+}
+
+/// The packages that a command line fetches and runs; none where it has no known shape.
+pub(super) fn packages(command: &str, args: &[String]) -> Vec<String> {
+    let place = Place { base: Some(Path::new("/")), has_cwd: true, packages: &PackageRule::Any };
+    judge(command, args, place).map(|accepted| accepted.packages).unwrap_or_default()
 }
 
 fn program(walk: &mut Walk<'_>, name: &str) -> Judged {

@@ -45,6 +45,7 @@ pub(super) struct Walk<'a> {
     base: Option<PathBuf>,
     out: Vec<String>,
     warnings: Vec<String>,
+    packages: Vec<String>,
     depth: usize,
 }
 
@@ -73,11 +74,12 @@ impl Met {
 impl<'a> Walk<'a> {
     pub(super) fn new(command: &'a str, args: &'a [String], place: Place<'a>) -> Self {
         let base = place.base.map(Path::to_path_buf);
-        Self { place, command, rest: args, base, out: Vec::new(), warnings: Vec::new(), depth: 0 }
+        let (out, warnings, packages) = (Vec::new(), Vec::new(), Vec::new());
+        Self { place, command, rest: args, base, out, warnings, packages, depth: 0 }
     }
 
     pub(super) fn finish(self) -> Accepted {
-        Accepted { args: self.out, warnings: self.warnings }
+        Accepted { args: self.out, warnings: self.warnings, packages: self.packages }
     }
 
     pub(super) fn peek(&self) -> Option<&'a str> {
@@ -212,6 +214,7 @@ impl<'a> Walk<'a> {
         let package = Package::parse(registry, spec)?;
         let warning = package.judge(self.place.packages, self.command)?;
         self.warnings.extend(warning);
+        self.packages.push(spec.to_owned());
         Ok(package.name)
     }
 

@@ -1,14 +1,19 @@
 //! Three ways to write a JSON value that was checked: as short as it gets, for people, and so that the same is the same.
 //!
-//! In: [`Json`]. Out: text in which every string and number is still spelt as its sender spelt it. Only whitespace and,
-//! for fingerprints, the order of members is ours.
+//! In: [`Json`]. Out: text in which every number is still spelt as its sender spelt it. Whitespace is ours; for people
+//! characters that cannot be seen are written as escapes, and for fingerprints the order of members and the spelling of
+//! strings is ours too.
+
+use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use crate::wire::Json;
+use super::Json;
+use crate::text::is_unsafe_to_show;
 
-/// The SHA-256 of the canonical form, in hexadecimal. Whitespace and the order of members do not count; everything else
-/// does, so a definition that could mean something else to anyone has another fingerprint.
+/// The SHA-256 of the canonical form, in hexadecimal. Whitespace, the order of members and the way in which a character
+/// of a string is written do not count; everything else does, so a definition that could mean something else to anyone
+/// has another fingerprint.
 pub fn fingerprint(json: &Json) -> String {
     let mut canonical = Vec::with_capacity(json.bytes().len());
     Walk { text: json.bytes(), at: 0 }.sorted(&mut canonical);
@@ -16,7 +21,7 @@ pub fn fingerprint(json: &Json) -> String {
 }
 
 /// The same value without whitespace.
-pub(super) fn compact(json: &Json) -> Vec<u8> {
+pub(crate) fn compact(json: &Json) -> Vec<u8> {
     let mut text = Vec::with_capacity(json.bytes().len());
     let mut walk = Walk { text: json.bytes(), at: 0 };
     while let Some(token) = walk.token() {
@@ -25,8 +30,9 @@ pub(super) fn compact(json: &Json) -> Vec<u8> {
     text
 }
 
-/// The same value with a line for each member, for people and for their diffs.
-pub(super) fn pretty(json: &Json) -> String {
+/// The same value with a line for each member, for people and for their diffs. Nothing in it hides: what cannot be seen is
+/// written as an escape, which means the same.
+pub(crate) fn pretty(json: &Json) -> String {
     let mut text: Vec<u8> = Vec::with_capacity(2 * json.bytes().len());
     let mut walk = Walk { text: json.bytes(), at: 0 };
     let mut depth = 0;
@@ -38,7 +44,7 @@ pub(super) fn pretty(json: &Json) -> String {
         if (opened && !closes) || (closes && !opened) {
             line(&mut text, depth);
         }
-        text.extend_from_slice(token);
+        text.extend_from_slice(&visible(token));
         opened = matches!(token, b"{" | b"[");
         depth += usize::from(opened);
         match token {
@@ -51,8 +57,40 @@ pub(super) fn pretty(json: &Json) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A token without characters that cannot be seen.
+fn visible(token: &[u8]) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(token) {
+        Ok(text) if text.chars().any(is_unsafe_to_show) => Cow::Owned(escaped(text).into_bytes()),
+        _ => Cow::Borrowed(token),
+    }
+}
+
+/// The same string, with escapes for what cannot be seen.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unsafe_to_show(c) {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// A string or another scalar in the one spelling that fingerprints are made of. What no string of ours can hold, a lone
+/// half of a pair, stays as it is spelt.
+fn respelt(token: &[u8]) -> Cow<'_, [u8]> {
+    if token.first() != Some(&b'"') || memchr::memchr(b'\\', token).is_none() {
+        return Cow::Borrowed(token);
+    }
+    let plain = serde_json::from_slice::<String>(token).ok().and_then(|text| serde_json::to_vec(&text).ok());
+    plain.map_or(Cow::Borrowed(token), Cow::Owned)
 }
 
 fn line(text: &mut Vec<u8>, depth: usize) {
@@ -98,12 +136,11 @@ impl<'a> Walk<'a> {
         rest.iter().position(ends).map_or(rest.len() + 1, |end| end + 2)
     }
 
-    /// Writes the value that comes next with the members of every object sorted, as they are spelt. Twins stay, in their
-    /// order.
+    /// Writes the value that comes next with the members of every object sorted by key. Twins stay, in their order.
     fn sorted(&mut self, out: &mut Vec<u8>) {
         match self.token() {
             Some(b"{") => {
-                let mut members: Vec<(&[u8], Vec<u8>)> = Vec::new();
+                let mut members: Vec<(Cow<'_, [u8]>, Vec<u8>)> = Vec::new();
                 while let Some(key) = self.token().filter(|token| *token != b"}") {
                     if key == b"," {
                         continue;
@@ -111,9 +148,9 @@ impl<'a> Walk<'a> {
                     self.token();
                     let mut value = Vec::new();
                     self.sorted(&mut value);
-                    members.push((key, value));
+                    members.push((respelt(key), value));
                 }
-                members.sort_by_key(|(key, _)| *key);
+                members.sort_by(|(one, _), (other, _)| one.cmp(other));
                 out.push(b'{');
                 for (place, (key, value)) in members.iter().enumerate() {
                     out.extend_from_slice(if place == 0 { b"" } else { b"," });
@@ -138,7 +175,7 @@ impl<'a> Walk<'a> {
                 }
                 out.push(b']');
             }
-            Some(scalar) => out.extend_from_slice(scalar),
+            Some(scalar) => out.extend_from_slice(&respelt(scalar)),
             None => {}
         }
     }
