@@ -15,6 +15,8 @@ use wharf::config::{self, Config, Connect, Origin, PendingFile, ServerConfig, So
 use wharf::event::Bus;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
+use wharf::sandbox::Sandbox;
+use wharf::sandbox::packages::PackageOptions;
 use wharf::store::{ApprovalOptions, Approvals, Audit, AuditOptions};
 
 use crate::catalogues::CatalogFolder;
@@ -47,6 +49,8 @@ pub(crate) struct Setup {
     pub(crate) locks: Locks,
     sources: Sources,
     named_lockfile: Option<PathBuf>,
+    /// Where it is noted what servers look for, if they are watched.
+    pub(crate) watch: Option<PathBuf>,
 }
 
 /// A host that is to be closed.
@@ -168,7 +172,12 @@ impl App {
             .asker(asker)
             .eras(Arc::new(eras))
             .tokens(logins::store(&self.world))
+            .sandbox(self.sandbox_of(setup)?)
             .events(bus);
+        if let Some(own) = self.world.own.as_ref().filter(|_| setup.config.policy.sandbox) {
+            let options = PackageOptions::new(own.packages.clone());
+            builder = builder.packages(PackageOptions { home: Some(own.home.clone()), ..options });
+        }
         if let Some(audit) = self.audit(setup)? {
             builder = builder.audit(&audit);
         }
@@ -207,6 +216,29 @@ impl App {
         let (wait, expires, callers) = (settings.wait, settings.expires, settings.callers);
         let queue = |path| Approvals::new(path, ApprovalOptions { wait, expires, callers });
         Ok(self.store(setup).map(queue).transpose()?)
+    }
+
+    fn sandbox_of(&self, setup: &Setup) -> Result<Sandbox> {
+        let Some(notes) = &setup.watch else { return Ok(self.sandbox()) };
+        let watched = self.sandbox().watched(notes);
+        watched.map_err(|why| {
+            let hint = "install strace (`apt install strace`)";
+            Failure::general(format!("nothing can be watched here: {why}")).hint(hint)
+        })
+    }
+
+    /// How servers are confined: by this program, away from the home folder and from everything that Wharf keeps.
+    pub(crate) fn sandbox(&self) -> Sandbox {
+        let sandbox = Sandbox::new(&self.world.exe)
+            .protect(self.globals.config.iter().map(|file| self.world.cwd.join(file)));
+        match &self.world.own {
+            Some(own) => {
+                let folders = [&own.config, &own.trust, &own.store].map(|file| file.parent());
+                let kept = [own.eras.as_path(), own.catalogues.as_path()];
+                sandbox.home(&own.home).protect(folders.into_iter().flatten().chain(kept))
+            }
+            None => sandbox,
+        }
     }
 
     /// One command uses a server once: naming it is connecting it by hand, and nothing is started early.
@@ -289,7 +321,7 @@ impl Setup {
         let config = config::load(&sources)?;
         let locks = Locks::read(named_lockfile.as_deref(), &config)?;
         let policy = Policy::from(&config.policy).with_lock(locks.lock.clone());
-        Ok(Self { config, policy, locks, sources, named_lockfile })
+        Ok(Self { config, policy, locks, sources, named_lockfile, watch: None })
     }
 
     /// A configured server by its name.

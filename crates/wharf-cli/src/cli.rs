@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     add, approve, audit, call, check, codegen, completions, diff, init, keys, lock, login, prompts, remove,
-    render, repl, resources, serve, servers, test_server, tools, trust,
+    render, repl, resources, sandbox, serve, servers, test_server, tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -64,6 +64,7 @@ pub(crate) enum Command {
     Repl(repl::ReplArgs),
     Servers(servers::ServersArgs),
     Check(check::CheckArgs),
+    Sandbox(sandbox::SandboxArgs),
     Lock(lock::LockArgs),
     Diff(diff::DiffArgs),
     Init(init::InitArgs),

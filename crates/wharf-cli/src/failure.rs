@@ -153,7 +153,10 @@ impl From<io::Error> for Failure {
 fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Config { .. } => Exit::Config,
-        Error::CommandNotAllowed { .. } | Error::Denied { .. } | Error::Unapproved { .. } => Exit::Denied,
+        Error::CommandNotAllowed { .. }
+        | Error::Denied { .. }
+        | Error::Sandbox { .. }
+        | Error::Unapproved { .. } => Exit::Denied,
         Error::Auth { .. } | Error::Login { .. } => Exit::Auth,
         Error::Connection { .. }
         | Error::Timeout { .. }

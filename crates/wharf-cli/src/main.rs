@@ -34,6 +34,10 @@ use output::Ui;
 use world::World;
 
 fn main() -> ExitCode {
+    // Inside a sandbox this program prepares it and then becomes the server.
+    if let Some(code) = wharf::sandbox::stage(std::env::args_os()) {
+        return code;
+    }
     // Answers the shell's completion request and ends, if this is one.
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let Cli { globals, command } = match Cli::try_parse() {
@@ -103,6 +107,7 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Repl(args) => args.run(app).await,
         Command::Servers(args) => args.run(app),
         Command::Check(args) => args.run(app),
+        Command::Sandbox(args) => args.run(app).await,
         Command::Lock(args) => args.run(app).await,
         Command::Diff(args) => args.run(app).await,
         Command::Init(args) => args.run(app),

@@ -41,6 +41,8 @@ pub(crate) struct OwnFiles {
     pub(crate) eras: PathBuf,
     /// What servers were last seen to offer: a folder.
     pub(crate) catalogues: PathBuf,
+    /// Packages that were fetched for servers: a folder.
+    pub(crate) packages: PathBuf,
     /// What was decided and done, and what waits for an answer.
     pub(crate) store: PathBuf,
     /// Logins at servers: a folder.
@@ -128,6 +130,7 @@ impl OwnFiles {
             trust: state.join("wharf/trusted.json"),
             eras: folders.cache_dir().join("wharf/eras.json"),
             catalogues: folders.cache_dir().join("wharf/catalogue"),
+            packages: folders.cache_dir().join("wharf/packages"),
             store: state.join("wharf/wharf.db"),
             logins: state.join("wharf/logins"),
             history: state.join("wharf/history"),

@@ -136,7 +136,7 @@ fn audit(runtime: &tokio::runtime::Runtime) -> bool {
 async fn through_library(case: &Case, audit: Option<Audit>) -> Duration {
     let me = std::env::current_exe().unwrap().display().to_string();
     let server = ServerConfig::stdio(ServerName::parse("echo").unwrap(), me.clone(), ["--serve"]);
-    let policy = Policy::strict().with_commands([me]);
+    let policy = Policy::strict().with_sandbox(false).with_commands([me]);
     let mut builder = Host::builder().server(server).policy(policy).environment(std::env::vars());
     if let Some(audit) = &audit {
         builder = builder.audit(audit);

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use wharf::config::ServerConfig;
 use wharf::connect::{Inspected, LoginState, Logins, inspect};
+use wharf::sandbox::Abilities;
 
 use super::login;
 use super::servers::what;
@@ -39,8 +40,15 @@ impl CheckArgs {
             _ if !config.problems.is_empty() => Some(Exit::Config),
             exit => exit,
         };
+        let sandbox = app.sandbox().abilities();
         if app.ui.json {
             app.ui.document(&json!({
+                "sandbox": {
+                    "engine": sandbox.engine,
+                    "obstacle": sandbox.obstacle,
+                    "landlock": sandbox.landlock,
+                    "limits": sandbox.limits,
+                },
                 "ok": exit.is_none(),
                 "problems": config.problems.iter().map(shapes::problem).collect::<Vec<_>>(),
                 "warnings": config.warnings.iter().map(shapes::problem).collect::<Vec<_>>(),
@@ -58,6 +66,7 @@ impl CheckArgs {
                 app.ui.warn(format_args!("the login at `{name}` has ended: wharf login {name}"));
             }
         }
+        tell_sandbox(app, &sandbox);
         config.warnings.iter().for_each(|warning| app.ui.warn(warning));
         config.problems.iter().for_each(|problem| app.ui.trouble(problem));
         for file in &config.pending {
@@ -110,6 +119,20 @@ fn tell(app: &App, judged: &[Judged<'_>]) {
             }
             Err(_) => {}
         }
+    }
+}
+
+/// What confines servers here, or why nothing does.
+fn tell_sandbox(app: &App, sandbox: &Abilities) {
+    match &sandbox.obstacle {
+        None => {
+            let landlock = sandbox.landlock.map_or("no Landlock".into(), |version| format!("Landlock {version}"));
+            app.ui.note(format_args!("sandbox: {}, {landlock}; {}", sandbox.engine, sandbox.limits));
+        }
+        Some(why) => app.ui.warn(format_args!(
+            "servers cannot be confined here, so only those with `sandbox = false` start: {why}; install bubblewrap, or \
+             allow user namespaces"
+        )),
     }
 }
 

@@ -76,9 +76,15 @@ impl Desk {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// The user's own file.
+    /// The user's own file. The servers of a desk leave marks in its home, so they run without a sandbox, unless the file
+    /// has something to say about that.
     pub(crate) fn user(&self, text: &str) {
-        self.write(&self.config(), text);
+        let has_rules = text.starts_with("[policy]\n") || text.contains("\n[policy]\n");
+        let text = match has_rules && !text.contains("sandbox") {
+            true => text.replacen("[policy]\n", "[policy]\nsandbox = false\n", 1),
+            false => text.to_owned(),
+        };
+        self.write(&self.config(), &text);
     }
 
     /// The project's `.mcp.json`.

@@ -58,6 +58,7 @@ fn l100_help_is_for_everyone_and_usage_errors_are_two() {
         "codegen",
         "servers",
         "check",
+        "sandbox",
         "init",
         "add",
         "remove",

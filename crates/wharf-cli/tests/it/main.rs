@@ -27,6 +27,7 @@ mod prompts;
 mod resources;
 mod repl;
 mod repl_terminal;
+mod sandbox;
 mod screen;
 mod seeds;
 mod test_server;

@@ -48,7 +48,7 @@ static FIELDS: [Field; 21] = [
     Field { in_json: &["enabledTools", "includeTools"], ..field("enabled_tools", For::Any) },
     Field { in_json: &["disabledTools", "excludeTools"], ..field("disabled_tools", For::Any) },
     field("share", For::Any),
-    field("sandbox", For::Any),
+    field("sandbox", For::Program),
     field("connect", For::Any),
 ];
 

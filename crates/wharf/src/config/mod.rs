@@ -31,6 +31,7 @@ mod pending;
 mod policy;
 mod problem;
 mod read;
+mod sandbox;
 mod server;
 mod source;
 mod transport;
@@ -47,6 +48,7 @@ pub use keys::{KeyStore, StoredKey};
 pub use layers::{Config, Sources, load};
 pub use policy::{PackageRule, PolicySettings, ScanRule};
 pub use problem::{Place, Problem};
+pub use sandbox::{Profile, SandboxSetting};
 pub use server::{Connect, OAuth, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
 pub use trust::{PendingFile, PendingServer, TrustStore};
 

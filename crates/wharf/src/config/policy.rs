@@ -30,6 +30,10 @@ pub struct PolicySettings {
     pub private_networks: bool,
     /// Tools for which somebody is asked at each call of an agent or a caller. Defaults to none.
     pub ask: Vec<ToolPattern>,
+    /// Whether programs run confined unless their own entry says otherwise. Defaults to true.
+    pub sandbox: bool,
+    /// Servers that may run without a sandbox whichever file defines them, by name.
+    pub unconfined: Vec<String>,
     /// What is done about what the scan finds. `None` means it was not said: then what servers offer is scanned and
     /// reported, and results are not looked at.
     pub scan: Option<ScanRule>,
@@ -60,7 +64,7 @@ pub enum PackageRule {
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "strict",
     "commands",
     "extend_defaults",
@@ -68,6 +72,8 @@ const KEYS: [&str; 9] = [
     "env_allow",
     "arguments_allow",
     "private_networks",
+    "sandbox",
+    "unconfined",
     "ask",
     "scan",
 ];
@@ -85,6 +91,8 @@ impl Default for PolicySettings {
             env_allow: Vec::new(),
             arguments_allow: Vec::new(),
             private_networks: false,
+            sandbox: true,
+            unconfined: Vec::new(),
             ask: Vec::new(),
             scan: None,
         }
@@ -101,6 +109,8 @@ struct Written {
     env_allow: Option<Vec<String>>,
     arguments_allow: Option<Vec<Vec<String>>>,
     private_networks: Option<bool>,
+    sandbox: Option<bool>,
+    unconfined: Option<Vec<String>>,
     ask: Option<Vec<ToolPattern>>,
     scan: Option<ScanRule>,
 }
@@ -129,6 +139,12 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
     if let Some(private) = written.private_networks {
         to.private_networks = private;
     }
+    if let Some(sandbox) = written.sandbox {
+        to.sandbox = sandbox;
+    }
+    if let Some(names) = written.unconfined {
+        to.unconfined = names;
+    }
     if let Some(ask) = written.ask {
         to.ask = ask;
     }
@@ -146,6 +162,7 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         Refusal::Widens(Box::new(source.problem(&span, message).hint(hint)))
     };
     let mut next = to.clone();
+    narrow_sandbox(&written, &mut next).map_err(|(key, why)| widens(key, why))?;
     match written.strict {
         Some(false) if to.strict != Some(false) => return Err(widens("strict", "would be switched off")),
         Some(strict) => next.strict = Some(strict),
@@ -201,6 +218,21 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         next.scan = Some(scan);
     }
     *to = next;
+    Ok(())
+}
+
+/// Nobody is let out of the sandbox by a project. The error is the key and what it would do.
+fn narrow_sandbox(written: &Written, next: &mut PolicySettings) -> Result<(), (&'static str, &'static str)> {
+    if written.sandbox == Some(false) && next.sandbox {
+        return Err(("sandbox", "would be switched off"));
+    }
+    next.sandbox = written.sandbox.unwrap_or(next.sandbox);
+    if let Some(names) = &written.unconfined {
+        if names.iter().any(|name| !next.unconfined.contains(name)) {
+            return Err(("unconfined", "names a server that is confined so far"));
+        }
+        next.unconfined.clone_from(names);
+    }
     Ok(())
 }
 
@@ -270,6 +302,8 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "env_allow" => written.env_allow = Some(texts(entry, source)?),
             "arguments_allow" => written.arguments_allow = Some(command_lines(entry, source)?),
             "private_networks" => written.private_networks = Some(flag(entry, source)?),
+            "sandbox" => written.sandbox = Some(flag(entry, source)?),
+            "unconfined" => written.unconfined = Some(texts(entry, source)?),
             "ask" => written.ask = Some(patterns(entry, source)?),
             "scan" => written.scan = Some(scan_rule(entry, source)?),
             unknown => {

@@ -41,7 +41,7 @@ pub use inbox::Strays;
 pub use life::Progress;
 pub use listen::Listening;
 pub use pool::Pool;
-pub use program::{Inspected, inspect, program_of};
+pub use program::{Inspected, LetIn, inspect, let_in, program_of};
 pub use stdio::Leaving;
 pub use weak::WeakConnection;
 

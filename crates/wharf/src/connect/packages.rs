@@ -10,7 +10,7 @@ use tokio::io::{copy, sink};
 
 use super::berth::Dock;
 use super::monitor::Monitor;
-use super::stdio::{Started, Yard};
+use super::stdio::{Started, Unstarted, Yard};
 use super::{program, stdio};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::Event;
@@ -162,10 +162,14 @@ impl Fetching<'_> {
             grace: self.dock.grace,
             leaving: self.dock.leaving.clone(),
             trail: self.dock.trail.clone(),
+            sandbox: None,
+            way_out: None,
         };
         let monitor = Monitor { events: self.dock.events.clone(), debug: false, redactor: self.redactor() };
-        let Started { child, stdin, mut stdout } =
-            stdio::start(permit, yard, monitor).await.map_err(Error::Internal)?;
+        let started = stdio::start(permit, yard, monitor).await;
+        let Started { child, stdin, mut stdout, .. } = started.map_err(|unstarted| match unstarted {
+            Unstarted::Unconfined { reason, .. } | Unstarted::Failed(reason) => Error::Internal(reason),
+        })?;
         drop(stdin);
         let mut ending = child.ending();
         let drain = async {

@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::config::{ServerConfig, Transport};
-use crate::error::Result;
-use crate::policy::{LaunchRequest, Policy};
+use crate::config::{Profile, ServerConfig, Transport};
+use crate::error::{Error, Result};
+use crate::policy::{Confinement, LaunchRequest, Policy};
+use crate::sandbox::Sandbox;
 use crate::wire::canonical::hex;
 
 use super::unix;
@@ -41,6 +42,7 @@ pub fn inspect(
                 stdio,
                 origin: &config.origin,
                 program: found.as_deref(),
+                sandbox: config.sandbox.as_ref(),
                 program_hash: hash.as_deref(),
                 host_env: environment,
             })?;
@@ -63,6 +65,52 @@ pub fn inspect(
             Ok(Inspected { program: None, warnings })
         }
     }
+}
+
+/// What a confined program is let into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetIn {
+    /// The program.
+    pub program: PathBuf,
+    /// What it may read, the system's own folders included.
+    pub read: Vec<PathBuf>,
+    /// What it may change.
+    pub write: Vec<PathBuf>,
+    /// The profile that says so, with its limits and domains.
+    pub profile: Profile,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+}
+
+/// Tells what a server's program would be let into. `None`: it is not confined, or is no program. Nothing is started.
+///
+/// # Errors
+/// If it may not be started, or cannot be confined as its profile says.
+pub fn let_in(
+    config: &ServerConfig,
+    policy: &Policy,
+    environment: &BTreeMap<String, String>,
+    sandbox: &Sandbox,
+) -> Result<Option<LetIn>> {
+    let Transport::Stdio(stdio) = &config.transport else { return Ok(None) };
+    let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
+    let permit = policy.permit_launch(&LaunchRequest {
+        server: &config.name,
+        stdio,
+        origin: &config.origin,
+        program: found.as_deref(),
+        sandbox: config.sandbox.as_ref(),
+        program_hash: None,
+        host_env: environment,
+    })?;
+    let Confinement::Within(profile) = permit.confinement() else { return Ok(None) };
+    // Where it would be let out to is no question of files.
+    let files = Profile { domains: Vec::new(), ..Profile::clone(profile) };
+    let plan = sandbox.plan(&permit, &files, None);
+    let plan = plan.map_err(|(reason, hint)| Error::Sandbox { server: config.name.clone(), reason, hint })?;
+    let (read, write) = plan.places();
+    let program = permit.program().to_path_buf();
+    Ok(Some(LetIn { program, read, write, profile: Profile::clone(profile), warnings: plan.warnings }))
 }
 
 /// The program that a configuration would start, and its SHA-256 in hexadecimal. `None` for a server that is no program,

@@ -21,6 +21,7 @@ use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
+use crate::sandbox::Sandbox;
 use crate::sandbox::packages::PackageOptions;
 use crate::store::Approvals;
 use crate::wire::{Json, Limits};
@@ -43,6 +44,7 @@ pub struct HostBuilder {
     grace: Duration,
     retry_pause: Duration,
     drain: Duration,
+    sandbox: Option<Sandbox>,
     trail: Trail,
     approvals: Option<Approvals>,
     packages: Option<PackageOptions>,
@@ -67,6 +69,7 @@ impl Default for HostBuilder {
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
+            sandbox: None,
             trail: Trail::default(),
             approvals: None,
             packages: None,
@@ -199,6 +202,13 @@ impl HostBuilder {
         self
     }
 
+    /// How programs are confined. Defaults to not at all: then a server that has to be confined does not start.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+
     /// Where it is kept what was decided and done: an [`Audit`](crate::store::Audit). With it, nothing runs that cannot
     /// be written down. Defaults to nowhere.
     #[must_use]
@@ -236,6 +246,11 @@ impl HostBuilder {
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
         let policy = Live::from(self.policy);
+        let home = self.environment.get("HOME").cloned();
+        let sandbox = self.sandbox.map(|sandbox| match home {
+            Some(home) if !sandbox.has_home() => sandbox.home(home),
+            _ => sandbox,
+        });
         let dock = Dock {
             policy: policy.clone(),
             environment: self.environment,
@@ -246,11 +261,13 @@ impl HostBuilder {
             trail: self.trail,
             eras: self.eras,
             logins: Logins::new(self.tokens),
+            egress: self.net.clone(),
             net: HttpClient::new(self.net)?,
             client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),
             grace: self.grace,
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
+            sandbox,
             packages: self.packages,
         };
         let mut order: Vec<ServerName> = Vec::new();

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::LaunchPermit;
+use super::{Confinement, LaunchPermit};
 use crate::error::{Error, Result};
 use crate::secret::Secret;
 
@@ -35,7 +35,9 @@ impl LaunchPermit {
             return Err(Error::Internal(format!("`{tool}` is no package manager of `{launcher}`")));
         }
         let server = self.server.clone();
-        Ok(Self { server, program, args, env, cwd: Some(cwd), warnings: Vec::new() })
+        // A package manager is the user's own, needs the network, and runs nothing of what it fetches.
+        let confinement = Confinement::Off;
+        Ok(Self { server, program, args, env, cwd: Some(cwd), confinement, warnings: Vec::new() })
     }
 
     /// To run what was fetched into a folder: a file of it, or an interpreter with a file of it.
@@ -49,7 +51,14 @@ impl LaunchPermit {
         if !program.is_absolute() || !(inside(&program) || interprets) {
             return Err(Error::Internal("what was fetched would run something else".into()));
         }
-        Ok(Self { program, args, ..self })
+        let confinement = match self.confinement {
+            Confinement::Within(mut profile) => {
+                profile.read.push(folder.to_path_buf());
+                Confinement::Within(profile)
+            }
+            Confinement::Off => Confinement::Off,
+        };
+        Ok(Self { program, args, confinement, ..self })
     }
 }
 

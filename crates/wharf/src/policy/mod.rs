@@ -38,7 +38,7 @@ pub use live::Live;
 pub use lock::{Lock, LockedServer, LockedSource};
 pub(crate) use package::{Package, Registry};
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
-pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
+pub use permit::{CallPermit, Confinement, ConnectPermit, LaunchPermit, SocketPermit};
 pub use socket::{FoundFile, SocketRequest};
 
 /// The commands that a strict policy lets servers be started with, unless it is told otherwise.
@@ -78,6 +78,8 @@ struct Rules {
     private_networks: bool,
     allowed_argv: BTreeSet<Vec<String>>,
     asked: Vec<ToolPattern>,
+    sandbox: bool,
+    unconfined: BTreeSet<String>,
     /// What was accepted; `None` where nobody asks for that.
     lock: Option<Arc<Lock>>,
     flow: FlowSettings,
@@ -98,6 +100,8 @@ impl Policy {
             private_networks: false,
             allowed_argv: BTreeSet::new(),
             asked: Vec::new(),
+            sandbox: true,
+            unconfined: BTreeSet::new(),
             lock: None,
             flow: FlowSettings::default(),
             scan: None,
@@ -146,6 +150,19 @@ impl Policy {
     #[must_use]
     pub fn with_allowed_argv(&self, argv: Vec<Vec<String>>) -> Self {
         self.with(|rules| rules.allowed_argv.extend(argv))
+    }
+
+    /// Whether programs run confined where their own configuration does not say. Off is for whoever confines them in
+    /// another way, or trusts them all.
+    #[must_use]
+    pub fn with_sandbox(&self, confined: bool) -> Self {
+        self.with(|rules| rules.sandbox = confined)
+    }
+
+    /// Lets these servers run without a sandbox, by name.
+    #[must_use]
+    pub fn with_unconfined<N: Into<String>>(&self, servers: impl IntoIterator<Item = N>) -> Self {
+        self.with(|rules| rules.unconfined.extend(servers.into_iter().map(Into::into)))
     }
 
     /// Wants somebody to be asked before each call of these tools by an agent or a caller. The program itself is not one.

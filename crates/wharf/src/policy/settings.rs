@@ -25,6 +25,8 @@ impl From<&PolicySettings> for Policy {
             .with_env_allowed(settings.env_allow.iter().cloned())
             .with_allowed_argv(settings.arguments_allow.clone())
             .with_private_networks(settings.private_networks)
+            .with_sandbox(settings.sandbox)
+            .with_unconfined(settings.unconfined.iter().cloned())
             .with_asked(settings.ask.iter().cloned())
             .with_scan(settings.scan)
     }

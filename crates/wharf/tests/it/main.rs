@@ -58,6 +58,7 @@ mod provider_support;
 mod reading;
 mod reload;
 mod render;
+mod sandbox;
 mod scan;
 mod schema;
 mod seeds;

@@ -162,7 +162,11 @@ impl Shop {
         change(&mut options);
         let server =
             ServerConfig::stdio(ServerName::parse("pup").unwrap(), "npx", ["-y", "pkg@1.2.3", "--deep"]);
-        Host::builder().environment(self.environment()).packages(options).server(server)
+        Host::builder()
+            .policy(wharf::Policy::strict().with_sandbox(false))
+            .environment(self.environment())
+            .packages(options)
+            .server(server)
     }
 
     async fn host(&self) -> Host {

@@ -29,6 +29,7 @@ fn launch(policy: &Policy, stdio: &Stdio, origin: &Origin) -> Result<LaunchPermi
         stdio,
         origin,
         program: Some(program),
+        sandbox: None,
         program_hash: None,
         host_env: &BTreeMap::new(),
     };
@@ -198,6 +199,7 @@ fn l10_the_built_in_server_is_exempt_but_still_needs_an_absolute_program() {
         stdio: &stdio,
         origin: &Origin::BuiltIn,
         program: Some(Path::new("wharf")),
+        sandbox: None,
         program_hash: None,
         host_env: &env,
     };
@@ -306,6 +308,7 @@ fn a_program_that_is_not_there_is_an_error_that_says_where_it_comes_from() {
         stdio: &stdio,
         origin: &Origin::Given,
         program: None,
+        sandbox: None,
         program_hash: None,
         host_env: &env,
     };

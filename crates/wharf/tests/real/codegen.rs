@@ -15,7 +15,7 @@ use wharf::config::Transport;
 use wharf::names::ServerName;
 use wharf::secret::Secret;
 
-use crate::process::reference;
+use crate::process::{may_change, reference};
 use crate::walk::{SERVER, host, program};
 
 /// What is generated now is what is compiled here.
@@ -39,6 +39,7 @@ async fn memory() {
     };
     let folder = tempfile::tempdir().unwrap();
     let mut server = program("node", &[&reference("memory")], "codegen-memory");
+    server.sandbox = Some(may_change(folder.path()));
     if let Transport::Stdio(stdio) = &mut server.transport {
         let file = folder.path().join("memory.jsonl").display().to_string();
         stdio.env.insert("MEMORY_FILE_PATH".into(), Secret::new(file));

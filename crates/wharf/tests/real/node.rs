@@ -5,7 +5,7 @@ use wharf::config::Transport;
 use wharf::mcp::Era;
 use wharf::secret::Secret;
 
-use crate::process::reference;
+use crate::process::{may_change, reference};
 use crate::walk::{Expected, program, whole};
 
 /// The tools of `server-everything` for a client that answers no questions.
@@ -88,6 +88,7 @@ async fn memory() {
     if let Transport::Stdio(stdio) = &mut server.transport {
         stdio.env.insert("MEMORY_FILE_PATH".into(), Secret::new(file.display().to_string()));
     }
+    server.sandbox = Some(may_change(folder.path()));
     let expected = Expected {
         era: Era::Legacy,
         tools: &[
@@ -119,4 +120,27 @@ async fn sequential_thinking() {
         bad: ("sequentialthinking", json!({"thought": "one"}), "missing required field `nextThoughtNeeded`"),
     };
     whole(server, "thinking", &expected).await;
+}
+
+#[tokio::test]
+async fn l17_a_server_can_read_what_its_arguments_name_and_change_what_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().canonicalize().unwrap().join("note.txt");
+    std::fs::write(&file, "the tide is high\n").unwrap();
+    let allowed = file.parent().unwrap().display().to_string();
+    let mut server = program("node", &[&reference("filesystem"), &allowed], "sandboxed-filesystem");
+    for may in [false, true] {
+        if may {
+            server.sandbox = Some(may_change(folder.path()));
+        }
+        let host = crate::walk::host(server.clone()).await;
+        let call = async |tool: &str, arguments| host.call(&format!("real_{tool}"), arguments).await;
+        let read = call("read_text_file", json!({"path": file})).await;
+        assert!(read.to_text().contains("the tide is high"), "{read:?}");
+        let written = call("write_file", json!({"path": file, "content": "the tide is high indeed"})).await;
+        assert_eq!(written.success, may, "{written:?}");
+        assert!(may || written.to_text().contains("EROFS"), "{written:?}");
+        host.close().await;
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "the tide is high indeed");
 }

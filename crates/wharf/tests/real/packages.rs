@@ -46,6 +46,7 @@ impl Cache {
             .server(server)
             .environment(environment)
             .packages(self.options())
+            .sandbox(crate::process::sandbox())
             .start()
             .await
             .unwrap()

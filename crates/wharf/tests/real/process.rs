@@ -155,3 +155,14 @@ impl Drop for Running {
         let _ = self.0.wait();
     }
 }
+
+/// The sandbox that real servers run in, as they do for users.
+pub(crate) fn sandbox() -> wharf::sandbox::Sandbox {
+    wharf::sandbox::Sandbox::new(wharf_testkit::example_path("cell"))
+}
+
+/// What lets a server change a folder.
+pub(crate) fn may_change(folder: &std::path::Path) -> wharf::config::SandboxSetting {
+    let profile = wharf::sandbox::Profile { write: vec![folder.into()], ..Default::default() };
+    wharf::config::SandboxSetting::On(Box::new(profile))
+}

@@ -17,7 +17,7 @@ use wharf::render::{self, Template};
 use wharf::session::Visibility;
 use wharf::{Host, LocalTool};
 
-use crate::process::{kill, python, reference, with_variable};
+use crate::process::{kill, may_change, python, reference, with_variable};
 use crate::walk::{SERVER, program};
 use model::Model;
 
@@ -26,7 +26,10 @@ fn server(name: &str, command: &str, args: &[&str]) -> ServerConfig {
 }
 
 fn builder() -> wharf::host::HostBuilder {
-    Host::builder().policy(Policy::strict().with_commands([python()])).environment(std::env::vars())
+    Host::builder()
+        .policy(Policy::strict().with_commands([python()]))
+        .environment(std::env::vars())
+        .sandbox(crate::process::sandbox())
 }
 
 #[tokio::test]
@@ -34,7 +37,8 @@ async fn weakincentives_single_server() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().canonicalize().unwrap().join("note.txt");
     let workspace = file.parent().unwrap().display().to_string();
-    let filesystem = server("filesystem", "node", &[&reference("filesystem"), &workspace]);
+    let mut filesystem = server("filesystem", "node", &[&reference("filesystem"), &workspace]);
+    filesystem.sandbox = Some(may_change(folder.path()));
     let host = builder().server(filesystem).start().await.unwrap();
     let mut bus = host.events().subscribe();
     let listing = host.tools().await;
@@ -250,6 +254,7 @@ async fn lionpride_session_scoped_pool() {
         let file = folder.path().join("memory.jsonl").display().to_string();
         stdio.env.insert("MEMORY_FILE_PATH".into(), wharf::secret::Secret::new(file));
     }
+    memory.sandbox = Some(may_change(folder.path()));
     let host = builder().start().await.unwrap();
     let session = host.session("agent").permission(Permission::Yolo).start().unwrap();
     let other = host.session("other").permission(Permission::Yolo).start().unwrap();

@@ -1,0 +1,102 @@
+//! The sandbox as a person meets it.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::desk::{Desk, Ran};
+
+const SERVER: &str = include_str!("../../../wharf/tests/it/sandbox/prisoner.py");
+
+/// A desk with a server in its own folder, whose entry ends with these lines.
+fn desk(more: &str) -> Desk {
+    let desk = Desk::new();
+    desk.write(&desk.home().join("app/server.py"), SERVER);
+    desk.write(&desk.home().join(".ssh/id"), "a private key");
+    let script = desk.home().join("app/server.py");
+    // The word keeps the desk from turning the sandbox off.
+    desk.user(&format!("# sandbox\n[mcp.cell]\ncommand = \"python3\"\nargs = [{script:?}]\n{more}\n"));
+    desk
+}
+
+fn run(desk: &Desk, code: &str) -> Ran {
+    desk.run(&["call", "cell", "run", &format!("code={code}")])
+}
+
+fn read(path: &Path) -> String {
+    format!("out = open({:?}).read()", path.display().to_string())
+}
+
+#[test]
+fn l17_servers_of_a_configuration_are_confined_by_default() {
+    let open = desk("sandbox = false");
+    let told = run(&open, &read(&open.home().join(".ssh/id"))).ok();
+    assert_eq!(told.out.trim(), "ok: a private key");
+    let closed = desk("");
+    let told = run(&closed, &read(&closed.home().join(".ssh/id"))).ok();
+    assert!(told.out.contains("FileNotFoundError"), "{told:?}");
+    let given = desk("sandbox = { read = [\"~/.ssh\"] }");
+    let told = run(&given, &read(&given.home().join(".ssh/id"))).ok();
+    assert_eq!(told.out.trim(), "ok: a private key");
+}
+
+#[test]
+fn cfg_10_no_profile_opens_what_wharf_keeps() {
+    let desk = desk("sandbox = { write = [\"~/.config\"] }");
+    let told = run(&desk, "out = 1");
+    assert_eq!(told.code, 6, "{told:?}");
+    assert!(told.err.contains("holds files of Wharf itself"), "{told:?}");
+    let desk = self::desk("sandbox = { read = [\"~/.config\"] }");
+    let told = run(&desk, &read(&desk.config())).ok();
+    assert!(told.out.contains("FileNotFoundError"), "{told:?}");
+}
+
+#[test]
+fn l17_a_profile_is_learnt_from_a_watched_run() {
+    let desk = desk("");
+    for (file, text) in [("notes/one", "1"), ("notes/two", "2"), ("out/log", "")] {
+        desk.write(&desk.home().join(file), text);
+    }
+    let home = desk.home().display().to_string();
+    let call = |code: &str| format!("run {}", serde_json::json!({ "code": code }));
+    let calls = [
+        call(&format!("try: open('{home}/notes/one')\nexcept OSError: pass\nopen('{home}/notes/two')")),
+        call(&format!("open('{home}/out/new', 'w')")),
+        call(&format!("open('{home}/.config/wharf/wharf.toml', 'a')")),
+        call("import os; os.listdir(os.environ['HOME']); open('/nonexistent/file')"),
+    ];
+    let flags = calls.iter().flat_map(|call| ["--call", call]);
+    let args: Vec<&str> = ["sandbox", "learn", "cell"].into_iter().chain(flags).collect();
+    let told = desk.run(&args).ok();
+    let line = format!(
+        "sandbox = {{ read = [\"{home}/notes/one\",\"{home}/notes/two\"], write = [\"{home}/out\"] }}\n"
+    );
+    assert_eq!(told.out, line, "{told:?}");
+    assert!(!desk.home().join("out/new").exists(), "what is learnt is not given");
+    // With the profile it works, and nothing more is to be learnt.
+    let learnt = self::desk("sandbox = { write = [\"~/out\"] }");
+    desk.write(&learnt.home().join("out/log"), "");
+    let call = call(&format!("open('{}/out/new', 'w')", learnt.home().display()));
+    let told = learnt.run(&["sandbox", "learn", "cell", "--call", &call]).ok();
+    assert!(told.out.is_empty() && learnt.home().join("out/new").exists(), "{told:?}");
+    // Nothing is left of the watching.
+    let left =
+        std::fs::read_dir(learnt.home()).unwrap().flatten().map(|e| e.file_name().into_string().unwrap());
+    assert!(!left.into_iter().any(|name| name.starts_with("wharf-")));
+}
+
+#[test]
+fn l17_check_and_show_tell_what_holds() {
+    let desk = desk("sandbox = { write = [\"~/app\"] }");
+    let told = desk.run(&["check", "--json"]).ok().json();
+    assert_eq!(told["sandbox"]["obstacle"], Value::Null, "{told}");
+    assert!(told["sandbox"]["engine"].as_str().unwrap().contains("bubblewrap"), "{told}");
+    assert!(desk.run(&["check"]).ok().err.contains("sandbox: bubblewrap"));
+    let told = desk.run(&["sandbox", "show", "cell", "--json"]).ok().json();
+    let app = desk.home().join("app").display().to_string();
+    assert_eq!(told["write"], serde_json::json!([app]));
+    assert!(told["read"].as_array().unwrap().contains(&"/usr".into()), "{told}");
+    assert!(desk.run(&["sandbox", "show", "cell"]).ok().out.contains("~/app"));
+    assert_eq!(desk.run(&["sandbox", "show", "demo", "--json"]).ok().json()["confined"], false);
+    assert_eq!(desk.run(&["sandbox", "show", "nobody"]).code, 5);
+}
