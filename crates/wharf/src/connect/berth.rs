@@ -115,7 +115,7 @@ impl Dock {
     /// Makes a connection: asks policy, starts or reaches the server, finds its era, shakes hands.
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
         // Fetching has a time of its own, which is not that of the handshake.
-        if let Transport::Stdio(stdio) = &config.transport {
+        if let (Transport::Stdio(stdio), Some(_)) = (&config.transport, &self.packages) {
             self.provide(self.permit(config, stdio)?).await?;
         }
         let intro = Introduction {
