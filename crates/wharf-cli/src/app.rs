@@ -15,6 +15,7 @@ use wharf::event::Bus;
 use wharf::host::HostBuilder;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
+use wharf::sandbox::Sandbox;
 
 use crate::catalogues::CatalogFolder;
 use crate::cli::Globals;
@@ -162,9 +163,23 @@ impl App {
             .limits(setup.config.limits.clone())
             .asker(asker)
             .eras(Arc::new(eras))
+            .sandbox(self.sandbox())
             .events(bus);
         let host = with(builder).start().await?;
         Ok(OpenHost { host, teller })
+    }
+
+    /// How servers are confined: by this program, away from the home folder and from everything that Wharf keeps.
+    pub(crate) fn sandbox(&self) -> Sandbox {
+        let sandbox = Sandbox::new(&self.world.exe)
+            .protect(self.globals.config.iter().map(|file| self.world.cwd.join(file)));
+        match &self.world.own {
+            Some(own) => {
+                let folders = [&own.config, &own.trust, &own.eras].map(|file| file.parent());
+                sandbox.home(&own.home).protect(folders.into_iter().flatten())
+            }
+            None => sandbox,
+        }
     }
 
     /// One command uses a server once: naming it is connecting it by hand, and nothing is started early.

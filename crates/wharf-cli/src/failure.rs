@@ -153,7 +153,7 @@ impl From<io::Error> for Failure {
 fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Config { .. } => Exit::Config,
-        Error::CommandNotAllowed { .. } | Error::Denied { .. } => Exit::Denied,
+        Error::CommandNotAllowed { .. } | Error::Denied { .. } | Error::Sandbox { .. } => Exit::Denied,
         Error::Auth { .. } => Exit::Auth,
         Error::Connection { .. }
         | Error::Timeout { .. }

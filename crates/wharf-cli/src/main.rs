@@ -30,6 +30,10 @@ use output::Ui;
 use world::World;
 
 fn main() -> ExitCode {
+    // Inside a sandbox this program prepares it and then becomes the server.
+    if let Some(code) = wharf::sandbox::stage(std::env::args_os()) {
+        return code;
+    }
     // Answers the shell's completion request and ends, if this is one.
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let Cli { globals, command } = match Cli::try_parse() {

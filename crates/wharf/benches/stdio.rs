@@ -103,7 +103,7 @@ fn bare_pipe(case: &Case) -> Duration {
 async fn through_library(case: &Case) -> Duration {
     let me = std::env::current_exe().unwrap().display().to_string();
     let server = ServerConfig::stdio(ServerName::parse("echo").unwrap(), me.clone(), ["--serve"]);
-    let policy = Policy::strict().with_commands([me]);
+    let policy = Policy::strict().with_sandbox(false).with_commands([me]);
     let host =
         Host::builder().server(server).policy(policy).environment(std::env::vars()).start().await.unwrap();
     let listener = host.events().subscribe();

@@ -31,9 +31,8 @@ struct Request<'a> {
     tools: &'a Json,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    agent::run(answer).await
+fn main() -> ExitCode {
+    agent::run(answer)
 }
 
 async fn answer(host: &Host, question: &str) -> Result<String> {

@@ -12,6 +12,7 @@ use serde_json::json;
 use wharf::ask::{Answer, Answered, Asker, Offers, Question};
 use wharf::policy::Reach;
 use wharf::provider::{Compiler, Provider};
+use wharf::sandbox::Sandbox;
 use wharf::{Context, Docking, Event, Host, LocalTool, Permission, Policy, Reply};
 use wharf::{ServerConfig, ServerName, Session};
 
@@ -88,7 +89,9 @@ impl Asker for Desk {
 
 #[tokio::main]
 async fn main() -> wharf::Result<()> {
-    let host = Host::builder().policy(Policy::strict().with_commands(wharf_binary())).start().await?;
+    let policy = Policy::strict().with_commands(wharf_binary());
+    let sandbox = Sandbox::new(wharf_binary().unwrap_or_default());
+    let host = Host::builder().policy(policy).sandbox(sandbox).start().await?;
     for tool in tools() {
         host.register(tool)?;
     }

@@ -14,7 +14,7 @@ use wharf::{Host, policy::Policy};
 async fn main() {
     let mut args = std::env::args().skip(1);
     let program = args.next().unwrap();
-    let policy = Policy::strict().with_commands([program.clone()]);
+    let policy = Policy::strict().with_sandbox(false).with_commands([program.clone()]);
     let server = ServerConfig::stdio(ServerName::parse("held").unwrap(), program, args);
     let host =
         Host::builder().policy(policy).environment(std::env::vars()).server(server).start().await.unwrap();

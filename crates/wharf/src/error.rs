@@ -58,6 +58,16 @@ pub enum Error {
         /// How a person allows it.
         hint: String,
     },
+    /// A server that has to run confined cannot be: nothing was started.
+    #[error("server `{server}` cannot be confined: {reason}")]
+    Sandbox {
+        /// The server.
+        server: ServerName,
+        /// What is missing, or what its profile wrongly asks for.
+        reason: String,
+        /// How it is put right, or turned off.
+        hint: String,
+    },
     /// A connection could not be made, or broke while nothing of the caller's was under way.
     #[error("server `{server}` ({transport}): {reason}{stderr}")]
     Connection {
@@ -243,7 +253,12 @@ pub enum Error {
 
 /// The last lines of a server's standard error, redacted and escaped, for the end of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StderrTail(pub Vec<Foreign>);
+pub struct StderrTail {
+    /// The lines, oldest first.
+    pub lines: Vec<Foreign>,
+    /// What they tell a person to do, where the server ran in a sandbox.
+    pub advice: Option<String>,
+}
 
 // === impl Error ===
 
@@ -259,6 +274,7 @@ impl Error {
             Self::Config { .. } => "config",
             Self::CommandNotAllowed { .. } => "command_not_allowed",
             Self::Denied { .. } => "denied",
+            Self::Sandbox { .. } => "sandbox",
             Self::Connection { .. } => "connection",
             Self::Auth { .. } => "auth",
             Self::Timeout { .. } => "timeout",
@@ -295,6 +311,7 @@ impl Error {
             | Self::UnknownPrompt { .. }
             | Self::PromptArguments { .. }
             | Self::NotConnected { .. }
+            | Self::Sandbox { .. }
             | Self::Auth { .. }
             | Self::Cancelled { .. }
             | Self::Conflict { .. }
@@ -319,8 +336,12 @@ impl Error {
     /// The next step for whoever reads the error.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Connection { stderr: StderrTail { advice: Some(advice), .. }, .. }
+            | Self::Timeout { stderr: StderrTail { advice: Some(advice), .. }, .. }
+            | Self::Protocol { stderr: StderrTail { advice: Some(advice), .. }, .. } => Some(advice.clone()),
             Self::Config { hint, .. } => hint.clone(),
             Self::CommandNotAllowed { hint, .. }
+            | Self::Sandbox { hint, .. }
             | Self::Denied { hint, .. }
             | Self::UnknownTool { hint, .. }
             | Self::NotOffered { hint, .. }
@@ -370,10 +391,10 @@ fn in_ms(time: Duration) -> String {
 
 impl fmt::Display for StderrTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
+        if self.lines.is_empty() {
             return Ok(());
         }
         write!(f, "\n  its last words on stderr:")?;
-        self.0.iter().try_for_each(|line| write!(f, "\n    {line}"))
+        self.lines.iter().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }

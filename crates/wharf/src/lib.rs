@@ -6,6 +6,7 @@
 //! use wharf::Host;
 //! use wharf::config::{self, Sources};
 //! use wharf::policy::Policy;
+//! use wharf::sandbox::Sandbox;
 //!
 //! # async fn run() -> wharf::Result<()> {
 //! let sources = Sources { explicit: vec![".mcp.json".into()], env: std::env::vars().collect(), ..Sources::default() };
@@ -14,6 +15,7 @@
 //!     .policy(Policy::from(&config.policy))
 //!     .servers(config.servers.into_values())
 //!     .environment(std::env::vars())
+//!     .sandbox(Sandbox::new("/usr/local/bin/wharf"))
 //!     .start()
 //!     .await?;
 //! let outcome = host.call("github_create_issue", json!({"owner": "me", "repo": "boat", "title": "It leaks"})).await;

@@ -30,7 +30,7 @@ async fn memory_is_flat_over_many_calls() {
     let calls = if all { 100_000 } else { 2_000 };
     let path = puppet_path().display().to_string();
     let server = ServerConfig::stdio(ServerName::parse("pup").unwrap(), path.clone(), Puppet::new().args());
-    let policy = Policy::strict().with_commands([path]);
+    let policy = Policy::strict().with_sandbox(false).with_commands([path]);
     let host =
         Host::builder().server(server).policy(policy).environment(std::env::vars()).start().await.unwrap();
     let arguments = Json::of(&json!({"message": "x".repeat(1000)}));

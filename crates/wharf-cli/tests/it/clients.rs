@@ -77,7 +77,7 @@ impl Quay {
              [mcp.git]\ncommand = {python:?}\nargs = [\"-m\", \"mcp_server_git\", \"--repository\", {folder:?}]\n\
              [mcp.filesystem]\ncommand = \"node\"\nargs = [{:?}, {folder:?}]\n\
              [mcp.asking]\ncommand = {fixture:?}\nargs = [\"--kind\", \"legacy-stdio\"]\n\
-             [policy]\ncommands = [{python:?}, {fixture:?}]\n",
+             [policy]\nsandbox = true\ncommands = [{python:?}, {fixture:?}]\n",
             server("everything"),
             server("filesystem"),
         ));

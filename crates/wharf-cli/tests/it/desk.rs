@@ -76,9 +76,14 @@ impl Desk {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// The user's own file.
+    /// The user's own file. The servers of a desk leave marks in its home, so they run without a sandbox, unless the file
+    /// has something to say about that.
     pub(crate) fn user(&self, text: &str) {
-        self.write(&self.config(), text);
+        let text = match text.contains("sandbox") {
+            true => text.to_owned(),
+            false => text.replacen("[policy]\n", "[policy]\nsandbox = false\n", 1),
+        };
+        self.write(&self.config(), &text);
     }
 
     /// The project's `.mcp.json`.

@@ -74,7 +74,7 @@ fn piped() -> ServerConfig {
 async fn host(server: ServerConfig, era: Era, asker: impl Asker) -> Host {
     let host = Host::builder()
         .server(server)
-        .policy(Policy::strict().with_commands([WHARF]))
+        .policy(Policy::strict().with_sandbox(false).with_commands([WHARF]))
         .environment(std::env::vars())
         .eras(Arc::new(Known(era)))
         .asker(asker)

@@ -13,6 +13,7 @@ use wharf::names::ServerName;
 use wharf::net::{Endpoint, HttpClient, NetOptions, read_body};
 use wharf::policy::Policy;
 use wharf::provider::{Answer, Stop};
+use wharf::sandbox::Sandbox;
 use wharf::secret::{Secret, SecretUrl};
 use wharf::text::{Escaped, EscapedLines};
 use wharf::wire::Json;
@@ -37,7 +38,18 @@ pub(crate) struct Model {
 }
 
 /// Docks the servers, lets the agent answer the question that is the first argument, and closes everything again.
-pub(crate) async fn run(answer: impl AsyncFn(&Host, &str) -> Result<String>) -> ExitCode {
+pub(crate) fn run(answer: impl AsyncFn(&Host, &str) -> Result<String>) -> ExitCode {
+    // Servers run in a sandbox, and what prepares it is this program, started once more.
+    if let Some(code) = wharf::sandbox::stage(std::env::args_os()) {
+        return code;
+    }
+    match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime.block_on(work(answer)),
+        Err(error) => finish(Err(error.into())),
+    }
+}
+
+async fn work(answer: impl AsyncFn(&Host, &str) -> Result<String>) -> ExitCode {
     let Some(question) = std::env::args().nth(1) else {
         return finish(Err("usage: agent-… QUESTION [CONFIG]".into()));
     };
@@ -53,7 +65,8 @@ pub(crate) async fn run(answer: impl AsyncFn(&Host, &str) -> Result<String>) -> 
 
 /// A host with the servers of the file that is the second argument; without one, with Wharf's own demo server.
 async fn dock() -> Result<Host> {
-    let builder = Host::builder().environment(std::env::vars());
+    let sandbox = Sandbox::new(std::env::current_exe()?);
+    let builder = Host::builder().environment(std::env::vars()).sandbox(sandbox);
     let builder = match std::env::args().nth(2) {
         Some(file) => {
             let env = std::env::vars().collect();

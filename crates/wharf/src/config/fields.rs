@@ -17,7 +17,7 @@ use super::node::{Entry, Node, Span, Value};
 use super::problem::{Problem, shown};
 use super::server::{Connect, Origin, ServerConfig, Share, Transport};
 use super::source::Source;
-use super::{duration, transport};
+use super::{duration, sandbox, transport};
 
 /// What an entry means.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         server.share = self.choice(&fields, "share", &share);
         let connect = [("lazy", Connect::Lazy), ("eager", Connect::Eager), ("manual", Connect::Manual)];
         server.connect = self.choice(&fields, "connect", &connect).unwrap_or_default();
-        server.sandbox = self.text(&fields, "sandbox").map(str::to_owned);
+        server.sandbox = sandbox::read(self, &fields);
         server.origin =
             Origin::File { path: self.source.path.clone(), line: self.source.line_of(entry.key_span.start) };
         Some(Meaning::Server(Box::new(server)))

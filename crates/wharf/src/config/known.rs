@@ -47,7 +47,7 @@ static FIELDS: [Field; 20] = [
     Field { in_json: &["enabledTools", "includeTools"], ..field("enabled_tools", For::Any) },
     Field { in_json: &["disabledTools", "excludeTools"], ..field("disabled_tools", For::Any) },
     field("share", For::Any),
-    field("sandbox", For::Any),
+    field("sandbox", For::Program),
     field("connect", For::Any),
 ];
 

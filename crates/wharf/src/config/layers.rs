@@ -23,6 +23,7 @@ use super::node::{Entry, Node};
 use super::policy::{self, PolicySettings, Refusal};
 use super::problem::Problem;
 use super::read::{self, Contents, Writable};
+use super::sandbox::SandboxSetting;
 use super::server::{Origin, ServerConfig};
 use super::source::Source;
 use super::trust::{self, PendingFile, TrustStore};
@@ -249,7 +250,10 @@ impl Layers<'_> {
             self.config.warnings.extend(reading.warnings);
             let enabled = reading.enabled;
             let server = match reading.meaning {
-                Ok(Meaning::Server(server)) => Ok(server),
+                Ok(Meaning::Server(server)) => match self.unconfined(&server, source, standing, entry) {
+                    Some(problem) => Err(vec![problem]),
+                    None => Ok(server),
+                },
                 Ok(Meaning::Switch(on)) => match self.slots.get_mut(&name) {
                     Some(slot) => {
                         slot.enabled = on;
@@ -264,6 +268,31 @@ impl Layers<'_> {
             };
             self.slots.insert(name, Slot { enabled, server });
         }
+    }
+
+    /// A project's file may not let a program out of the sandbox, even if it is trusted: the user's own rules may.
+    fn unconfined(
+        &self,
+        server: &ServerConfig,
+        source: &Source,
+        standing: Standing,
+        entry: &Entry,
+    ) -> Option<Problem> {
+        let name = server.name.as_str();
+        if standing != Standing::Project
+            || server.sandbox != Some(SandboxSetting::Off)
+            || !self.config.policy.sandbox
+            || self.config.policy.unconfined.iter().any(|listed| listed == name)
+        {
+            return None;
+        }
+        let mut keys = entry.node.as_table().unwrap_or_default().iter();
+        let span = keys.find(|e| e.key == "sandbox").map_or(&entry.key_span, |e| &e.key_span);
+        let message = format!("a project's file may not turn the sandbox of `{name}` off");
+        let hint = format!(
+            "if you trust it that far, write in your own wharf.toml:\n  [policy]\n  unconfined = [\"{name}\"]"
+        );
+        Some(Problem { server: Some(entry.key.clone()), ..source.problem(span, message).hint(hint) })
     }
 
     /// A switch for a server that no farther file defines.

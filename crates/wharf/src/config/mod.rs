@@ -27,6 +27,7 @@ mod pending;
 mod policy;
 mod problem;
 mod read;
+mod sandbox;
 mod server;
 mod source;
 mod transport;
@@ -40,6 +41,7 @@ pub use keys::{KeyStore, StoredKey};
 pub use layers::{Config, Sources, load};
 pub use policy::{PackageRule, PolicySettings};
 pub use problem::{Place, Problem};
+pub use sandbox::{Profile, SandboxSetting};
 pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
 pub use trust::{PendingFile, PendingServer, TrustStore};
 

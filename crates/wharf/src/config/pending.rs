@@ -43,7 +43,7 @@ fn what(node: &Node) -> String {
     let mut line = words(get(node, &["command"]));
     if !line.is_empty() {
         line.extend(words(get(node, &["args"])));
-        return format!("runs `{}`", masked(&line));
+        return format!("runs `{}`{}", masked(&line), let_out(node));
     }
     if let Some(url) = get(node, &["url", "serverUrl"]).and_then(Node::as_text) {
         return match Url::parse(url) {
@@ -58,6 +58,23 @@ fn what(node: &Node) -> String {
         Some(Value::Bool(true)) => "turns on a server of a farther file".to_owned(),
         Some(Value::Bool(false)) => "turns off a server of a farther file".to_owned(),
         _ => "says neither what to run nor what to reach".to_owned(),
+    }
+}
+
+/// What it would be given beside the default of the sandbox, whole: this is what a person is asked to trust.
+fn let_out(node: &Node) -> String {
+    match get(node, &["sandbox"]).map(|node| &node.value) {
+        Some(Value::Bool(false)) => " without a sandbox".to_owned(),
+        Some(Value::Table(entries)) => {
+            let wanted = |key: &str, verb: &str| {
+                let entry = entries.iter().find(|entry| entry.key == key)?;
+                let list: Vec<&str> = entry.node.as_list()?.iter().filter_map(Node::as_text).collect();
+                (!list.is_empty()).then(|| format!(", may {verb} {}", Escaped(&list.join(", "))))
+            };
+            let parts = [("read", "read"), ("write", "change"), ("domains", "reach")];
+            parts.into_iter().filter_map(|(key, verb)| wanted(key, verb)).collect()
+        }
+        _ => String::new(),
     }
 }
 

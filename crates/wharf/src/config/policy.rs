@@ -27,6 +27,10 @@ pub struct PolicySettings {
     pub arguments_allow: Vec<Vec<String>>,
     /// Whether servers on private network addresses may be reached. Defaults to false.
     pub private_networks: bool,
+    /// Whether programs run confined unless their own entry says otherwise. Defaults to true.
+    pub sandbox: bool,
+    /// Servers that may run without a sandbox whichever file defines them, by name.
+    pub unconfined: Vec<String>,
 }
 
 /// Which packages `npx`, `uvx`, `pipx` and the like may fetch and run.
@@ -41,8 +45,17 @@ pub enum PackageRule {
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 7] =
-    ["strict", "commands", "extend_defaults", "packages", "env_allow", "arguments_allow", "private_networks"];
+const KEYS: [&str; 9] = [
+    "strict",
+    "commands",
+    "extend_defaults",
+    "packages",
+    "env_allow",
+    "arguments_allow",
+    "private_networks",
+    "sandbox",
+    "unconfined",
+];
 
 // === impl PolicySettings ===
 
@@ -57,6 +70,8 @@ impl Default for PolicySettings {
             env_allow: Vec::new(),
             arguments_allow: Vec::new(),
             private_networks: false,
+            sandbox: true,
+            unconfined: Vec::new(),
         }
     }
 }
@@ -71,6 +86,8 @@ struct Written {
     env_allow: Option<Vec<String>>,
     arguments_allow: Option<Vec<Vec<String>>>,
     private_networks: Option<bool>,
+    sandbox: Option<bool>,
+    unconfined: Option<Vec<String>>,
 }
 
 /// Applies the table of a file that may say anything: the user's own, or one named on the command line.
@@ -96,6 +113,12 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
     }
     if let Some(private) = written.private_networks {
         to.private_networks = private;
+    }
+    if let Some(sandbox) = written.sandbox {
+        to.sandbox = sandbox;
+    }
+    if let Some(names) = written.unconfined {
+        to.unconfined = names;
     }
     Ok(())
 }
@@ -155,6 +178,17 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         Some(true) if !to.private_networks => return Err(widens("private_networks", "would be switched on")),
         Some(private) => next.private_networks = private,
         None => {}
+    }
+    match written.sandbox {
+        Some(false) if to.sandbox => return Err(widens("sandbox", "would be switched off")),
+        Some(sandbox) => next.sandbox = sandbox,
+        None => {}
+    }
+    if let Some(names) = written.unconfined {
+        if names.iter().any(|name| !to.unconfined.contains(name)) {
+            return Err(widens("unconfined", "names a server that is confined so far"));
+        }
+        next.unconfined = names;
     }
     *to = next;
     Ok(())
@@ -226,6 +260,8 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "env_allow" => written.env_allow = Some(texts(entry, source)?),
             "arguments_allow" => written.arguments_allow = Some(command_lines(entry, source)?),
             "private_networks" => written.private_networks = Some(flag(entry, source)?),
+            "sandbox" => written.sandbox = Some(flag(entry, source)?),
+            "unconfined" => written.unconfined = Some(texts(entry, source)?),
             unknown => {
                 let message = format!("unknown rule {} in `[policy]`", shown(unknown));
                 let problem = source.problem(&entry.key_span, message);

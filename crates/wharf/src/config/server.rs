@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 use crate::names::ServerName;
 use crate::secret::{Redactor, Secret, SecretUrl};
 
+use super::sandbox::SandboxSetting;
+
 /// A server to dock: how to start or reach it, and what may be seen of it.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -35,8 +37,8 @@ pub struct ServerConfig {
     pub connect: Connect,
     /// Who may use one connection together. `None` leaves it to the transport and the era.
     pub share: Option<Share>,
-    /// The sandbox profile it is to run in.
-    pub sandbox: Option<String>,
+    /// How it is confined, if it is a program. `None` is the default profile.
+    pub sandbox: Option<SandboxSetting>,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -221,7 +223,7 @@ impl ServerConfig {
                 stdio.env.iter().for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
                 part("passthrough");
                 stdio.env_passthrough.iter().for_each(|n| part(n));
-                part(&format!("{:?} {:?}", stdio.cwd, stdio.base));
+                part(&format!("{:?} {:?} {:?}", stdio.cwd, stdio.base, self.sandbox));
             }
             Transport::Unix(socket) => part(&format!("{:?}", socket.path)),
             Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {

@@ -18,7 +18,7 @@ use super::inbox::{Closed, Inbox};
 use super::link::Link;
 use super::monitor::Monitor;
 use super::pipe::PipeLink;
-use super::stdio::{Leaving, Yard};
+use super::stdio::{Leaving, Unstarted, Yard};
 use super::waiting::later;
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
@@ -27,6 +27,7 @@ use crate::event::{Bus, Event, State};
 use crate::mcp::Era;
 use crate::net::HttpClient;
 use crate::policy::{LaunchPermit, LaunchRequest, Live, Policy};
+use crate::sandbox::Sandbox;
 use crate::sandbox::packages::PackageOptions;
 use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
@@ -60,6 +61,8 @@ pub struct Dock {
     pub leaving: Leaving,
     /// How packages are fetched for servers that run without a network. `None` leaves it to their launchers.
     pub packages: Option<PackageOptions>,
+    /// How programs are confined. `None`: one that has to be does not start.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// One server's place. Cheap to clone; when the last clone goes, the connection closes.
@@ -182,6 +185,7 @@ impl Dock {
             stdio,
             origin: &config.origin,
             program: found.as_deref(),
+            sandbox: config.sandbox.as_ref(),
             host_env: &self.environment,
         })
     }
@@ -191,15 +195,27 @@ impl Dock {
         self.warn(config, permit.warnings());
         let permit = self.provide(permit).await?;
         let inbox = self.inbox(config);
-        let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
+        let yard = Yard {
+            scratch: self.scratch.clone(),
+            grace: self.grace,
+            leaving: self.leaving.clone(),
+            sandbox: self.sandbox.clone(),
+            way_out: self.way_out(&permit)?,
+        };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
-        let started = started.map_err(|reason| Error::Connection {
-            server: config.name.clone(),
-            transport: "stdio",
-            reason,
-            stderr: StderrTail::default(),
-            retryable: false,
+        let started = started.map_err(|unstarted| match unstarted {
+            Unstarted::Unconfined { reason, hint } => {
+                Error::Sandbox { server: config.name.clone(), reason, hint }
+            }
+            Unstarted::Failed(reason) => Error::Connection {
+                server: config.name.clone(),
+                transport: "stdio",
+                reason,
+                stderr: StderrTail::default(),
+                retryable: false,
+            },
         })?;
+        self.warn(config, &started.warnings);
         let link =
             Link::Pipe(PipeLink::start(started.child, started.stdin, started.stdout, Arc::clone(&inbox)));
         Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })

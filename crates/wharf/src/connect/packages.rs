@@ -10,12 +10,12 @@ use tokio::io::{copy, sink};
 
 use super::berth::Dock;
 use super::monitor::Monitor;
-use super::stdio::{Started, Yard};
+use super::stdio::{Started, Unstarted, Yard};
 use super::{program, stdio};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::Event;
 use crate::names::ServerName;
-use crate::policy::LaunchPermit;
+use crate::policy::{Confinement, LaunchPermit};
 use crate::sandbox::packages::{Fetched, PackageOptions, PackageSpec, Step, Tool};
 use crate::secret::{Redactor, Secret, is_credential_name};
 use crate::text::{Escaped, Foreign};
@@ -46,9 +46,12 @@ const MAX_FILES: u64 = 500_000;
 // === impl Dock ===
 
 impl Dock {
-    /// Makes of a launcher's permit one for the package, fetched if need be. Any other is given back.
+    /// Makes of a launcher's permit one for the package, fetched if need be. Any other is given back, and so is one for a
+    /// program that is not confined: it fetches by itself.
     pub(super) async fn provide(&self, permit: LaunchPermit) -> Result<LaunchPermit> {
-        let Some(options) = &self.packages else { return Ok(permit) };
+        let (Some(options), Confinement::Within(_)) = (&self.packages, permit.confinement()) else {
+            return Ok(permit);
+        };
         let server = permit.server().clone();
         let spec = PackageSpec::read(permit.program(), permit.args()).map_err(|reason| Error::Config {
             message: format!("server `{server}`: its package cannot be fetched by itself: {reason}"),
@@ -161,10 +164,14 @@ impl Fetching<'_> {
             scratch: self.dock.scratch.clone(),
             grace: self.dock.grace,
             leaving: self.dock.leaving.clone(),
+            sandbox: None,
+            way_out: None,
         };
         let monitor = Monitor { events: self.dock.events.clone(), debug: false, redactor: self.redactor() };
-        let Started { child, stdin, mut stdout } =
-            stdio::start(permit, yard, monitor).await.map_err(Error::Internal)?;
+        let started = stdio::start(permit, yard, monitor).await.map_err(|unstarted| match unstarted {
+            Unstarted::Unconfined { reason, .. } | Unstarted::Failed(reason) => Error::Internal(reason),
+        })?;
+        let Started { child, stdin, mut stdout, .. } = started;
         drop(stdin);
         let mut ending = child.ending();
         let drain = async {

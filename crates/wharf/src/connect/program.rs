@@ -34,6 +34,7 @@ pub fn inspect(
                 stdio,
                 origin: &config.origin,
                 program: found.as_deref(),
+                sandbox: config.sandbox.as_ref(),
                 host_env: environment,
             })?;
             let program = Some(permit.program().to_path_buf());

@@ -21,6 +21,7 @@ use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
 use crate::sandbox::packages::PackageOptions;
+use crate::sandbox::Sandbox;
 use crate::wire::{Json, Limits};
 
 /// Collects what a host needs. Each setting names its default.
@@ -41,6 +42,7 @@ pub struct HostBuilder {
     retry_pause: Duration,
     drain: Duration,
     packages: Option<PackageOptions>,
+    sandbox: Option<Sandbox>,
 }
 
 impl Default for HostBuilder {
@@ -62,6 +64,7 @@ impl Default for HostBuilder {
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
             packages: None,
+            sandbox: None,
         }
     }
 }
@@ -192,6 +195,13 @@ impl HostBuilder {
         self
     }
 
+    /// How programs are confined. Defaults to not at all: then a server that has to be confined does not start.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -205,6 +215,11 @@ impl HostBuilder {
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
         let policy = Live::from(self.policy);
+        let home = self.environment.get("HOME").cloned();
+        let sandbox = self.sandbox.map(|sandbox| match home {
+            Some(home) if !sandbox.has_home() => sandbox.home(home),
+            _ => sandbox,
+        });
         let dock = Dock {
             policy: policy.clone(),
             environment: self.environment,
@@ -219,6 +234,7 @@ impl HostBuilder {
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
             packages: self.packages,
+            sandbox,
         };
         let mut order: Vec<ServerName> = Vec::new();
         for config in &self.servers {

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::LaunchPermit;
+use super::{Confinement, LaunchPermit};
 use crate::error::{Error, Result};
 use crate::secret::Secret;
 
@@ -35,7 +35,8 @@ impl LaunchPermit {
             return Err(Error::Internal(format!("`{tool}` is no package manager of `{launcher}`")));
         }
         let server = self.server.clone();
-        Ok(Self { server, program, args, env, cwd: Some(cwd), warnings: Vec::new() })
+        let confinement = Confinement::Off;
+        Ok(Self { server, program, args, env, cwd: Some(cwd), confinement, warnings: Vec::new() })
     }
 
     /// To run what was fetched into a folder: a file of it, or an interpreter with a file of it.

@@ -6,8 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::shape::{self, Accepted, Place};
-use super::{LaunchPermit, Policy, environment};
-use crate::config::{Origin, Stdio};
+use super::{Confinement, LaunchPermit, Policy, environment};
+use crate::config::{Origin, SandboxSetting, Stdio};
 use crate::error::{Error, Result, StderrTail};
 use crate::names::ServerName;
 use crate::secret::is_credential_value;
@@ -29,6 +29,8 @@ pub struct LaunchRequest<'a> {
     pub origin: &'a Origin,
     /// The program as it was found: an absolute path. `None` if it was not found.
     pub program: Option<&'a Path>,
+    /// What its config says of its sandbox.
+    pub sandbox: Option<&'a SandboxSetting>,
     /// Our own environment, from which the child's is picked.
     pub host_env: &'a BTreeMap<String, String>,
 }
@@ -65,8 +67,22 @@ impl Policy {
             args: args.into_iter().map(Into::into).collect(),
             env,
             cwd: working_folder(request)?,
+            confinement: self.confinement(request),
             warnings,
         })
+    }
+
+    /// Confined, unless the user's own rules or the server's own entry say otherwise. Whose entry may say so was decided
+    /// when the files were read.
+    fn confinement(&self, request: &LaunchRequest<'_>) -> Confinement {
+        let unconfined = self.rules.unconfined.contains(request.server.as_str());
+        match request.sandbox {
+            _ if unconfined || *request.origin == Origin::BuiltIn => Confinement::Off,
+            Some(SandboxSetting::Off) => Confinement::Off,
+            Some(SandboxSetting::On(profile)) => Confinement::Within(profile.clone()),
+            None if self.rules.sandbox => Confinement::Within(Box::default()),
+            None => Confinement::Off,
+        }
     }
 
     fn check_command(&self, request: &LaunchRequest<'_>) -> Result<()> {

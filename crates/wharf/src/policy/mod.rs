@@ -32,7 +32,7 @@ pub use launch::LaunchRequest;
 pub use live::Live;
 pub(crate) use package::{Package, Registry};
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
-pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
+pub use permit::{CallPermit, Confinement, ConnectPermit, LaunchPermit, SocketPermit};
 pub use socket::{FoundFile, SocketRequest};
 
 /// The commands that a strict policy lets servers be started with, unless it is told otherwise.
@@ -71,6 +71,8 @@ struct Rules {
     env_allowed: BTreeSet<String>,
     private_networks: bool,
     allowed_argv: BTreeSet<Vec<String>>,
+    sandbox: bool,
+    unconfined: BTreeSet<String>,
 }
 
 // === impl Policy ===
@@ -86,6 +88,8 @@ impl Policy {
             env_allowed: BTreeSet::new(),
             private_networks: false,
             allowed_argv: BTreeSet::new(),
+            sandbox: true,
+            unconfined: BTreeSet::new(),
         };
         Self { rules: Arc::new(rules) }
     }
@@ -131,6 +135,19 @@ impl Policy {
     #[must_use]
     pub fn with_allowed_argv(&self, argv: Vec<Vec<String>>) -> Self {
         self.with(|rules| rules.allowed_argv.extend(argv))
+    }
+
+    /// Whether programs run confined where their own configuration does not say. Off is for whoever confines them in
+    /// another way, or trusts them all.
+    #[must_use]
+    pub fn with_sandbox(&self, confined: bool) -> Self {
+        self.with(|rules| rules.sandbox = confined)
+    }
+
+    /// Lets these servers run without a sandbox, by name.
+    #[must_use]
+    pub fn with_unconfined<N: Into<String>>(&self, servers: impl IntoIterator<Item = N>) -> Self {
+        self.with(|rules| rules.unconfined.extend(servers.into_iter().map(Into::into)))
     }
 
     /// The commands that may be started, in order.

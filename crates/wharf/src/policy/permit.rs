@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::config::Profile;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::secret::{Secret, SecretUrl};
 
@@ -14,7 +15,17 @@ pub struct LaunchPermit {
     pub(super) args: Vec<OsString>,
     pub(super) env: Vec<(String, Secret)>,
     pub(super) cwd: Option<PathBuf>,
+    pub(super) confinement: Confinement,
     pub(super) warnings: Vec<String>,
+}
+
+/// How a program is confined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    /// It runs in a sandbox that lets this in.
+    Within(Box<Profile>),
+    /// It runs as any other program of the user's: the user said so, or it is part of Wharf.
+    Off,
 }
 
 /// An endpoint may be reached, within these address rules.
@@ -63,6 +74,10 @@ impl LaunchPermit {
     /// The folder it starts in; `None` means an empty folder of ours.
     pub fn cwd(&self) -> Option<&Path> {
         self.cwd.as_deref()
+    }
+    /// How it is confined.
+    pub fn confinement(&self) -> &Confinement {
+        &self.confinement
     }
     /// What a person should know, though it is allowed.
     pub fn warnings(&self) -> &[String] {

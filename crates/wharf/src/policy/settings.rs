@@ -25,5 +25,7 @@ impl From<&PolicySettings> for Policy {
             .with_env_allowed(settings.env_allow.iter().cloned())
             .with_allowed_argv(settings.arguments_allow.clone())
             .with_private_networks(settings.private_networks)
+            .with_sandbox(settings.sandbox)
+            .with_unconfined(settings.unconfined.iter().cloned())
     }
 }

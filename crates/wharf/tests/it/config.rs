@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use wharf::config::{
-    self, Config, Connect, Origin, Problem, ServerConfig, Share, Sources, Transport, TrustStore,
-    find_folders, load,
+    self, Config, Connect, Origin, Problem, SandboxSetting, ServerConfig, Share, Sources, Transport,
+    TrustStore, find_folders, load,
 };
 use wharf::names::ServerName;
 
@@ -140,7 +140,7 @@ fn l02_every_field_is_read() {
         enabled_tools = []
         disabled_tools = ["drop"]
         share = "per-caller"
-        sandbox = "offline"
+        sandbox = { read = ["/srv/data", "local"], memory = "1GB", processes = 9 }
         connect = "eager"
 
         [mcp.two]
@@ -163,7 +163,10 @@ fn l02_every_field_is_read() {
     assert_eq!(one.enabled_tools.as_deref(), Some(&[][..]), "an empty allowlist means none (cfg_11)");
     assert_eq!(one.disabled_tools, ["drop"]);
     assert_eq!((one.share, one.connect), (Some(Share::PerCaller), Connect::Eager));
-    assert_eq!(one.sandbox.as_deref(), Some("offline"));
+    let Some(SandboxSetting::On(profile)) = &one.sandbox else { panic!("{one:?}") };
+    assert_eq!(profile.read, [PathBuf::from("/srv/data"), stdio.base.as_ref().unwrap().join("local")]);
+    assert_eq!((profile.memory, profile.processes), (1024 * 1024 * 1024, 9));
+    assert!(profile.write.is_empty() && profile.domains.is_empty());
     assert!(
         matches!(&one.origin, Origin::File { line: 2, path } if path.ends_with("wharf.toml")),
         "{:?}",

@@ -220,7 +220,7 @@ async fn l31_a_server_of_the_official_sdk_is_spoken_with_in_both_eras() {
     for era in [Spoken::Modern, Spoken::Legacy] {
         let eras = Remembered::default();
         let host = Host::builder()
-            .policy(Policy::strict().with_commands([program.clone()]))
+            .policy(Policy::strict().with_sandbox(false).with_commands([program.clone()]))
             .environment(std::env::vars())
             .eras(Arc::new(eras.clone()))
             .asker(Named)

@@ -53,6 +53,7 @@ mod provider_support;
 mod reading;
 mod reload;
 mod render;
+mod sandbox;
 mod schema;
 mod seeds;
 mod sessions;

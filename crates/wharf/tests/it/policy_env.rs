@@ -50,6 +50,7 @@ fn launch(policy: &Policy, env: &[(&str, &str)], passthrough: &[&str]) -> Result
         stdio: &stdio,
         origin: &Origin::Given,
         program: Some(Path::new("/usr/bin/node")),
+        sandbox: None,
         host_env: &host_env(),
     })
 }

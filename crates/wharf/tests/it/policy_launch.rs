@@ -24,8 +24,14 @@ fn stdio(command: &str, args: &[&str]) -> Stdio {
 fn launch(policy: &Policy, stdio: &Stdio, origin: &Origin) -> Result<LaunchPermit> {
     let server = ServerName::parse("srv").unwrap();
     let program = Path::new("/usr/bin/found");
-    let request =
-        LaunchRequest { server: &server, stdio, origin, program: Some(program), host_env: &BTreeMap::new() };
+    let request = LaunchRequest {
+        server: &server,
+        stdio,
+        origin,
+        program: Some(program),
+        sandbox: None,
+        host_env: &BTreeMap::new(),
+    };
     policy.permit_launch(&request)
 }
 
@@ -192,6 +198,7 @@ fn l10_the_built_in_server_is_exempt_but_still_needs_an_absolute_program() {
         stdio: &stdio,
         origin: &Origin::BuiltIn,
         program: Some(Path::new("wharf")),
+        sandbox: None,
         host_env: &env,
     };
     policy.permit_launch(&request).unwrap_err();
@@ -299,6 +306,7 @@ fn a_program_that_is_not_there_is_an_error_that_says_where_it_comes_from() {
         stdio: &stdio,
         origin: &Origin::Given,
         program: None,
+        sandbox: None,
         host_env: &env,
     };
     let error = Policy::strict().permit_launch(&request).unwrap_err();

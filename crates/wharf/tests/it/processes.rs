@@ -462,7 +462,7 @@ async fn l18_a_server_starts_in_an_empty_folder_of_its_own_that_goes_with_it() {
 async fn by_name(path: &str) -> (Host, ServerConfig) {
     let mut config = puppet("pup", &Puppet::new());
     stdio(&mut config).command = "mcp-puppet".into();
-    let policy = Policy::strict().with_commands(["mcp-puppet"]);
+    let policy = Policy::strict().with_sandbox(false).with_commands(["mcp-puppet"]);
     let environment = [("PATH".to_owned(), path.to_owned())];
     let host = Host::builder().policy(policy).environment(environment).server(config.clone());
     (host.start().await.unwrap(), config)
@@ -514,7 +514,7 @@ async fn cmd_17_what_is_no_program_of_ours_is_passed_over() {
         let command = place.display().to_string();
         stdio(&mut direct).command.clone_from(&command);
         direct.name = ServerName::parse("direct").unwrap();
-        let policy = Policy::strict().with_commands([command]);
+        let policy = Policy::strict().with_sandbox(false).with_commands([command]);
         let host = Host::builder().policy(policy).server(direct).start().await.unwrap();
         let failure = host.tools_of("direct").await.unwrap_err();
         assert!(matches!(failure, Error::Connection { .. }), "{what}: {failure}");

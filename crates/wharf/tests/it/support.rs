@@ -25,7 +25,7 @@ pub(crate) fn puppet(name: &str, script: &Puppet) -> ServerConfig {
 
 /// A builder that may start puppets and nothing else out of the ordinary.
 pub(crate) fn builder() -> HostBuilder {
-    let policy = Policy::strict().with_commands([puppet_path().display().to_string()]);
+    let policy = Policy::strict().with_sandbox(false).with_commands([puppet_path().display().to_string()]);
     Host::builder().policy(policy).environment(std::env::vars())
 }
 

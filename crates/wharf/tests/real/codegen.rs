@@ -11,7 +11,7 @@ mod memory;
 use std::path::Path;
 
 use wharf::Host;
-use wharf::config::Transport;
+use wharf::config::{Profile, SandboxSetting, Transport};
 use wharf::names::ServerName;
 use wharf::secret::Secret;
 
@@ -39,6 +39,8 @@ async fn memory() {
     };
     let folder = tempfile::tempdir().unwrap();
     let mut server = program("node", &[&reference("memory")], "codegen-memory");
+    let profile = Profile { write: vec![folder.path().into()], ..Profile::default() };
+    server.sandbox = Some(SandboxSetting::On(Box::new(profile)));
     if let Transport::Stdio(stdio) = &mut server.transport {
         let file = folder.path().join("memory.jsonl").display().to_string();
         stdio.env.insert("MEMORY_FILE_PATH".into(), Secret::new(file));

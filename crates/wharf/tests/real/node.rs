@@ -1,7 +1,7 @@
 //! The reference servers from npm, started by Wharf.
 
 use serde_json::json;
-use wharf::config::Transport;
+use wharf::config::{Profile, SandboxSetting, Transport};
 use wharf::mcp::Era;
 use wharf::secret::Secret;
 
@@ -88,6 +88,8 @@ async fn memory() {
     if let Transport::Stdio(stdio) = &mut server.transport {
         stdio.env.insert("MEMORY_FILE_PATH".into(), Secret::new(file.display().to_string()));
     }
+    let profile = Profile { write: vec![folder.path().into()], ..Profile::default() };
+    server.sandbox = Some(SandboxSetting::On(Box::new(profile)));
     let expected = Expected {
         era: Era::Legacy,
         tools: &[

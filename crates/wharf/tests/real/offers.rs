@@ -208,6 +208,7 @@ async fn walk(server: ServerConfig) {
     let host = Host::builder()
         .server(server)
         .policy(Policy::strict())
+        .sandbox(crate::process::sandbox())
         .environment(std::env::vars())
         .asker(helpful.clone())
         .start()

@@ -155,3 +155,8 @@ impl Drop for Running {
         let _ = self.0.wait();
     }
 }
+
+/// The sandbox that real servers run in, as they do for users.
+pub(crate) fn sandbox() -> wharf::sandbox::Sandbox {
+    wharf::sandbox::Sandbox::new(wharf_testkit::example_path("cell"))
+}

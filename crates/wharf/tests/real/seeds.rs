@@ -26,7 +26,10 @@ fn server(name: &str, command: &str, args: &[&str]) -> ServerConfig {
 }
 
 fn builder() -> wharf::host::HostBuilder {
-    Host::builder().policy(Policy::strict().with_commands([python()])).environment(std::env::vars())
+    Host::builder()
+        .policy(Policy::strict().with_commands([python()]))
+        .environment(std::env::vars())
+        .sandbox(crate::process::sandbox())
 }
 
 #[tokio::test]

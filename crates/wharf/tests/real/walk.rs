@@ -14,7 +14,7 @@ use wharf::secret::{Secret, SecretUrl};
 use wharf::{CallOptions, Error, Host, Outcome};
 use wharf_testkit::rmcp_peer_path;
 
-use crate::process::{freeze, kill, python, with_variable};
+use crate::process::{freeze, kill, python, sandbox, with_variable};
 
 /// What is expected of a server.
 pub(crate) struct Expected<'a> {
@@ -61,7 +61,8 @@ fn name() -> ServerName {
 pub(crate) async fn host(server: ServerConfig) -> Host {
     let ours = [python(), rmcp_peer_path().display().to_string()];
     let policy = Policy::strict().with_commands(ours);
-    Host::builder().server(server).policy(policy).environment(std::env::vars()).start().await.unwrap()
+    let builder = Host::builder().server(server).policy(policy).environment(std::env::vars());
+    builder.sandbox(sandbox()).start().await.unwrap()
 }
 
 /// Connect, list, call, call wrongly.

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
@@ -19,6 +20,7 @@ use super::monitor::Monitor;
 use crate::error::StderrTail;
 use crate::names::ServerName;
 use crate::policy::LaunchPermit;
+use crate::sandbox::{Sandbox, WayOut};
 use stderr::Tail;
 
 /// How a program ended, for whoever waits to know.
@@ -34,6 +36,8 @@ pub(crate) struct Child {
     stderr: Tail,
     exit: watch::Receiver<Option<String>>,
     leaving: Leaving,
+    /// Kept as long as the program.
+    _way_out: Option<WayOut>,
 }
 
 /// A program that was just started.
@@ -41,6 +45,16 @@ pub(crate) struct Started {
     pub(crate) child: Child,
     pub(crate) stdin: pipe::Sender,
     pub(crate) stdout: pipe::Receiver,
+    /// What a person should know of how it was confined.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why a program was not started.
+pub(crate) enum Unstarted {
+    /// It has to be confined, and cannot be.
+    Unconfined { reason: String, hint: String },
+    /// It was tried.
+    Failed(String),
 }
 
 /// Programs that are on their way out, though nobody waits for one of them.
@@ -55,34 +69,46 @@ pub(crate) struct Yard {
     /// How long a program may take to leave after its input was closed, and again after SIGTERM.
     pub(crate) grace: Duration,
     pub(crate) leaving: Leaving,
+    /// How programs are confined that have to be.
+    pub(crate) sandbox: Option<Sandbox>,
+    /// The way to the network, for one that is given any.
+    pub(crate) way_out: Option<WayOut>,
 }
 
 /// Starts the program that the permit is for. In a task of its own: whoever gives up meanwhile does not lose sight of a
 /// program that is just being started, but lets it be ended as any other.
-pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: Monitor) -> Result<Started, String> {
+pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: Monitor) -> Result<Started, Unstarted> {
     // Dropped after what was started: until that has begun to leave, this one is on its way out.
     let here = yard.leaving.0.subscribe();
     let starting = tokio::spawn(async move { (begin(permit, yard, &monitor).await, here) });
-    let (started, _here) = starting.await.map_err(|e| format!("it cannot be started: {e}"))?;
+    let (started, _here) =
+        starting.await.map_err(|e| Unstarted::Failed(format!("it cannot be started: {e}")))?;
     started
 }
 
-async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<Started, String> {
+async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<Started, Unstarted> {
     let server: ServerName = permit.server().clone();
-    let program = permit.program().display().to_string();
-    let spawned = spawner::spawn(permit, yard.scratch)
-        .await
-        .map_err(|e| format!("`{program}` cannot be started: {e}"))?;
+    let spawned = spawner::spawn(permit, yard.scratch, yard.sandbox, yard.way_out.clone()).await?;
     let (tell_exit, exit) = watch::channel(None);
-    let group = Arc::new(stop::Group::new(spawned.pid, exit.clone(), spawned.folder, yard.grace));
-    let stderr = Tail::follow(spawned.stderr, server, monitor.clone());
+    let confined = spawned.inside.is_some();
+    let (bounds, clue, preamble, warnings) = match spawned.inside {
+        Some(inside) => (inside.group, Some(inside.clue), inside.preamble, inside.warnings),
+        None => (None, None, Vec::new(), Vec::new()),
+    };
+    let held = stop::Held { pid: spawned.pid, confined, folder: spawned.folder, bounds };
+    let group = Arc::new(stop::Group::new(held, exit.clone(), yard.grace));
+    let stderr = Tail::follow(spawned.stderr, server, monitor.clone(), clue);
     let mut process = spawned.process;
     tokio::spawn(async move {
-        let status = process.wait().await.map_or_else(|e| format!("it was lost: {e}"), stop::describe);
+        let describe = |status| stop::describe(status, confined);
+        let status = process.wait().await.map_or_else(|e| format!("it was lost: {e}"), describe);
         tell_exit.send_replace(Some(status));
     });
-    let child = Child { group, stderr, exit, leaving: yard.leaving };
-    Ok(Started { child, stdin: spawned.stdin, stdout: spawned.stdout })
+    let child = Child { group, stderr, exit, leaving: yard.leaving, _way_out: yard.way_out };
+    let mut stdin = spawned.stdin;
+    // One that is gone already is told by its exit status.
+    let _ = stdin.write_all(&preamble).await;
+    Ok(Started { child, stdin, stdout: spawned.stdout, warnings })
 }
 
 // === impl Child ===

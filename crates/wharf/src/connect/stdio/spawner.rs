@@ -15,8 +15,9 @@ use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::watchdog;
-use crate::policy::LaunchPermit;
+use super::{Unstarted, watchdog};
+use crate::policy::{Confinement, LaunchPermit};
+use crate::sandbox::{self, Cgroup, Clue, Sandbox, WayOut};
 
 /// A process that was just started.
 pub(super) struct Spawned {
@@ -27,6 +28,17 @@ pub(super) struct Spawned {
     pub(super) stderr: pipe::Receiver,
     /// The empty folder it was started in, where the permit named none. Removed when dropped.
     pub(super) folder: Option<OwnFolder>,
+    /// How it was confined, if it was.
+    pub(super) inside: Option<Inside>,
+}
+
+/// What belongs to a start in a sandbox.
+pub(super) struct Inside {
+    pub(super) group: Option<Cgroup>,
+    /// What goes down its standard input before anything else.
+    pub(super) preamble: Vec<u8>,
+    pub(super) clue: Clue,
+    pub(super) warnings: Vec<String>,
 }
 
 /// An empty folder that is removed with everything in it.
@@ -35,16 +47,26 @@ pub(super) struct OwnFolder(PathBuf);
 struct Order {
     permit: LaunchPermit,
     scratch: PathBuf,
+    room: Room,
     runtime: Handle,
-    done: oneshot::Sender<io::Result<Spawned>>,
+    done: oneshot::Sender<Result<Spawned, Unstarted>>,
 }
 
+/// Where a confined program goes, if there is such a place.
+type Room = (Option<Sandbox>, Option<WayOut>);
+
 /// Starts a process in the spawner's thread.
-pub(super) async fn spawn(permit: LaunchPermit, scratch: PathBuf) -> io::Result<Spawned> {
+pub(super) async fn spawn(
+    permit: LaunchPermit,
+    scratch: PathBuf,
+    sandbox: Option<Sandbox>,
+    way_out: Option<WayOut>,
+) -> Result<Spawned, Unstarted> {
+    let gone = || Unstarted::Failed("the thread that starts programs is gone".into());
     let (done, spawned) = oneshot::channel();
-    let order = Order { permit, scratch, runtime: Handle::current(), done };
-    orders().send(order).map_err(|_| io::Error::other("the thread that starts programs is gone"))?;
-    spawned.await.map_err(|_| io::Error::other("the thread that starts programs is gone"))?
+    let order = Order { permit, scratch, room: (sandbox, way_out), runtime: Handle::current(), done };
+    orders().send(order).map_err(|_| gone())?;
+    spawned.await.map_err(|_| gone())?
 }
 
 fn orders() -> &'static mpsc::Sender<Order> {
@@ -52,11 +74,11 @@ fn orders() -> &'static mpsc::Sender<Order> {
     ORDERS.get_or_init(|| {
         let (send, take) = mpsc::channel::<Order>();
         let work = move || {
-            while let Ok(Order { permit, scratch, runtime, done }) = take.recv() {
+            while let Ok(Order { permit, scratch, room, runtime, done }) = take.recv() {
                 // A runtime without a reactor makes tokio panic; the thread must outlive that.
-                let attempt = AssertUnwindSafe(|| start(&permit, &scratch, &runtime));
+                let attempt = AssertUnwindSafe(|| start(&permit, &scratch, &room, &runtime));
                 let started = std::panic::catch_unwind(attempt)
-                    .unwrap_or_else(|_| Err(io::Error::other("the runtime cannot start programs")));
+                    .unwrap_or_else(|_| Err(Unstarted::Failed("the runtime cannot start programs".into())));
                 // A caller that gave up meanwhile drops the child with the receiver, which ends it.
                 let _ = done.send(started);
             }
@@ -67,25 +89,67 @@ fn orders() -> &'static mpsc::Sender<Order> {
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that starts servers, with a permit in hand")]
-fn start(permit: &LaunchPermit, scratch: &Path, runtime: &Handle) -> io::Result<Spawned> {
+/// Starts what the permit is for, and in no other way than it says.
+fn start(
+    permit: &LaunchPermit,
+    scratch: &Path,
+    (sandbox, way_out): &Room,
+    runtime: &Handle,
+) -> Result<Spawned, Unstarted> {
     let _inside = runtime.enter();
-    let folder = if permit.cwd().is_some() { None } else { Some(OwnFolder::new(permit, scratch)?) };
-    let cwd = permit.cwd().or_else(|| folder.as_ref().map(|f| f.0.as_path()));
-    let mut command = tokio::process::Command::new(permit.program());
+    let failed =
+        |e: io::Error| Unstarted::Failed(format!("`{}` cannot be started: {e}", permit.program().display()));
+    watchdog::close_inherited();
+    let profile = match permit.confinement() {
+        Confinement::Within(profile) => profile,
+        Confinement::Off => {
+            let folder = if permit.cwd().is_some() {
+                None
+            } else {
+                Some(OwnFolder::new(permit, scratch).map_err(failed)?)
+            };
+            return plain(permit, folder).map_err(failed);
+        }
+    };
+    let unconfined = |(reason, hint)| Unstarted::Unconfined { reason, hint };
+    let sandbox = sandbox.as_ref().ok_or_else(|| unconfined(sandbox::none_given()))?;
+    let plan = sandbox.plan(permit, profile, way_out.as_ref()).map_err(unconfined)?;
+    let confined = sandbox.confine(&plan).map_err(failed)?;
+    let mut command = command(&confined.program);
+    command.args(&confined.args).current_dir("/");
+    let mut spawned = spawn_now(command, None).map_err(failed)?;
+    // The command line spoke of them.
+    drop(confined.files);
+    let clue = Clue::new(permit.server(), &plan);
+    spawned.inside =
+        Some(Inside { group: confined.group, preamble: confined.preamble, clue, warnings: plan.warnings });
+    Ok(spawned)
+}
+
+/// As any other program, in the folder that the permit names or in an empty one.
+fn plain(permit: &LaunchPermit, folder: Option<OwnFolder>) -> io::Result<Spawned> {
+    let mut command = command(permit.program());
+    command.args(permit.args()).envs(permit.env().iter().map(|(name, value)| (name, value.expose())));
+    if let Some(cwd) = permit.cwd().or_else(|| folder.as_ref().map(|f| f.0.as_path())) {
+        command.current_dir(cwd);
+    }
+    spawn_now(command, folder)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that starts servers, with a permit in hand")]
+fn command(program: &Path) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(program);
+    command.env_clear();
     command
-        .args(permit.args())
-        .env_clear()
-        .envs(permit.env().iter().map(|(name, value)| (name, value.expose())))
+}
+
+fn spawn_now(mut command: tokio::process::Command, folder: Option<OwnFolder>) -> io::Result<Spawned> {
+    command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    if let Some(cwd) = cwd {
-        command.current_dir(cwd);
-    }
-    watchdog::close_inherited();
     let mut process = command.spawn()?;
     let pid = process.id().ok_or_else(|| io::Error::other("it ended at once"))?;
     watchdog::guard(pid, folder.as_ref().map(|f| f.0.as_path()));
@@ -106,6 +170,7 @@ fn start(permit: &LaunchPermit, scratch: &Path, runtime: &Handle) -> io::Result<
         stdout: pipe::Receiver::from_owned_fd(stdout)?,
         stderr: pipe::Receiver::from_owned_fd(stderr)?,
         folder,
+        inside: None,
     })
 }
 

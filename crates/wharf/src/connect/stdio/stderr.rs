@@ -10,12 +10,15 @@ use crate::connect::monitor::Monitor;
 use crate::error::StderrTail;
 use crate::event::Event;
 use crate::names::ServerName;
+use crate::sandbox::Clue;
 use crate::text::Foreign;
 use crate::wire::{Line, Lines};
 
 /// The last lines of a standard error.
 #[derive(Clone)]
 pub(super) struct Tail {
+    /// Where it runs confined: what its words may mean.
+    clue: Option<Arc<Clue>>,
     kept: Arc<Mutex<VecDeque<Foreign>>>,
     /// Closed when everything was read.
     reading: watch::Receiver<()>,
@@ -29,9 +32,14 @@ const LINE_READ: usize = 16 * 1024;
 
 impl Tail {
     /// Reads until the end, in a task of its own.
-    pub(super) fn follow(stderr: pipe::Receiver, server: ServerName, monitor: Monitor) -> Self {
+    pub(super) fn follow(
+        stderr: pipe::Receiver,
+        server: ServerName,
+        monitor: Monitor,
+        clue: Option<Clue>,
+    ) -> Self {
         let (still_reading, reading) = watch::channel(());
-        let tail = Self { kept: Arc::default(), reading };
+        let tail = Self { clue: clue.map(Arc::new), kept: Arc::default(), reading };
         let kept = tail.clone();
         tokio::spawn(async move {
             let _still_reading = still_reading;
@@ -61,7 +69,10 @@ impl Tail {
 
     /// The lines kept, oldest first.
     pub(super) fn lines(&self) -> StderrTail {
-        StderrTail(self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
+        let lines: Vec<Foreign> =
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        let advice = self.clue.as_ref().and_then(|clue| clue.advice(&lines));
+        StderrTail { lines, advice }
     }
 
     fn keep(&self, line: &Line, server: &ServerName, monitor: &Monitor) {

@@ -10,10 +10,12 @@ use tokio::sync::{Mutex, watch};
 
 use super::spawner::OwnFolder;
 use super::watchdog;
+use crate::sandbox::Cgroup;
 
 /// The process group of a server.
 pub(super) struct Group {
     pid: u32,
+    confined: bool,
     exit: watch::Receiver<Option<String>>,
     grace: Duration,
     /// Held while it is being stopped; true when that was done. Stopping twice is stopping once.
@@ -22,20 +24,31 @@ pub(super) struct Group {
     tree: std::sync::Mutex<Vec<Member>>,
     /// The folder it was started in, if it is ours: it goes with the server, after the last process that may use it.
     folder: std::sync::Mutex<Option<OwnFolder>>,
+    /// Goes with it.
+    bounds: std::sync::Mutex<Option<Cgroup>>,
+}
+
+/// What a group is made of.
+pub(super) struct Held {
+    pub(super) pid: u32,
+    /// It runs in a sandbox: the process that we started only holds it, and goes with the one inside.
+    pub(super) confined: bool,
+    /// The folder it was started in, if it is ours.
+    pub(super) folder: Option<OwnFolder>,
+    /// What bounds all of it.
+    pub(super) bounds: Option<Cgroup>,
 }
 
 /// How long SIGKILL may take to be seen. A process that hangs in the kernel is not waited for.
 const KILLED: Duration = Duration::from_secs(2);
 
 impl Group {
-    pub(super) fn new(
-        pid: u32,
-        exit: watch::Receiver<Option<String>>,
-        folder: Option<OwnFolder>,
-        grace: Duration,
-    ) -> Self {
+    pub(super) fn new(held: Held, exit: watch::Receiver<Option<String>>, grace: Duration) -> Self {
         let (stopped, tree) = (Mutex::new(false), std::sync::Mutex::default());
-        Self { pid, exit, grace, stopped, tree, folder: std::sync::Mutex::new(folder) }
+        let Held { pid, confined, folder, bounds } = held;
+        let bounds = std::sync::Mutex::new(bounds);
+        let folder = std::sync::Mutex::new(folder);
+        Self { pid, confined, exit, grace, stopped, tree, folder, bounds }
     }
 
     /// Writes down everything below the server: a child that left the group with `setsid` is only found through its
@@ -68,6 +81,7 @@ impl Group {
     /// What remains to be done when every process is gone.
     fn clear_away(&self) {
         watchdog::release(self.pid);
+        drop(self.bounds.lock().unwrap_or_else(PoisonError::into_inner).take());
         drop(self.folder.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
@@ -77,12 +91,15 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+        // What holds a sandbox would go at once and take the server along, which is to have its chance to leave.
+        let spare = self.confined && signal != Signal::KILL;
+        if !spare && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
             // Gone already is what we want.
             let _ = kill_process_group(pid, signal);
         }
         let tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
-        tree.iter().for_each(|member| member.signal(signal));
+        let below = tree.iter().filter(|member| !(spare && member.parent == self.pid));
+        below.for_each(|member| member.signal(signal));
     }
 }
 
@@ -100,6 +117,7 @@ impl Drop for Group {
 /// A process below the server, known by its start time too, so that a reused number is not taken for it.
 struct Member {
     pid: u32,
+    parent: u32,
     started: u64,
 }
 
@@ -140,7 +158,8 @@ fn descendants(root: u32) -> Vec<Member> {
         false
     };
     let below: Vec<u32> = processes.keys().filter(|pid| below_root(pid)).copied().collect();
-    below.into_iter().map(|pid| Member { pid, started: processes[&pid].started }).collect()
+    let member = |pid: u32| Member { pid, parent: processes[&pid].parent, started: processes[&pid].started };
+    below.into_iter().map(member).collect()
 }
 
 fn read_stat(pid: u32) -> Option<Stat> {
@@ -150,10 +169,11 @@ fn read_stat(pid: u32) -> Option<Stat> {
     Some(Stat { parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
 }
 
-/// An exit status in words.
-pub(super) fn describe(status: ExitStatus) -> String {
+/// An exit status in words. What holds a sandbox tells of a signal inside by a number, as shells do.
+pub(super) fn describe(status: ExitStatus, confined: bool) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
+        (Some(code @ 129..=192), _) if confined => format!("it was killed by signal {}", code - 128),
         (Some(0), _) => "it ended by itself (exit status 0)".into(),
         (Some(code), _) => format!("it ended with exit status {code}"),
         (None, Some(signal)) => format!("it was killed by signal {signal}"),

@@ -164,7 +164,7 @@ impl PackageSpec {
 
     /// What a package manager's failure means, by its last words: whose fault it is, and what to do.
     pub(crate) fn failure(&self, server: &ServerName, status: &str, stderr: StderrTail) -> Error {
-        let words: Vec<&str> = stderr.0.iter().map(crate::text::Foreign::raw).collect();
+        let words: Vec<&str> = stderr.lines.iter().map(crate::text::Foreign::raw).collect();
         let said = words.join("\n");
         let says = |any: &[&str]| any.iter().any(|word| said.contains(word));
         let package = self.main();

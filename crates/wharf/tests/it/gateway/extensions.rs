@@ -20,7 +20,7 @@ async fn fixture(kind: Kind) -> Host {
         ServerConfig::stdio(ServerName::parse("fix").unwrap(), program.display().to_string(), args);
     server.origin = Origin::Given;
     server.tool_prefix = Some(String::new());
-    let policy = Policy::strict().with_commands([fixture_path().display().to_string()]);
+    let policy = Policy::strict().with_sandbox(false).with_commands([fixture_path().display().to_string()]);
     Host::builder().policy(policy).environment(std::env::vars()).server(server).start().await.unwrap()
 }
 

@@ -312,6 +312,7 @@ pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
         retry_pause: Duration::from_millis(250),
         leaving: wharf::connect::Leaving::default(),
         packages: None,
+        sandbox: None,
     }
 }
 

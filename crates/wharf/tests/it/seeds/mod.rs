@@ -70,7 +70,8 @@ impl Shelf {
 
     /// A host with the strict policy, in a world where the shelf stands. It must stand as long as the host.
     pub(crate) fn builder(&self) -> HostBuilder {
-        Host::builder().environment(self.env())
+        let policy = wharf::Policy::strict().with_sandbox(false);
+        Host::builder().policy(policy).environment(self.env())
     }
 
     pub(crate) fn folder(&self) -> PathBuf {

@@ -49,7 +49,7 @@ fn test_server() -> Puppet {
 async fn mcp_client_in_a_context_and_by_hand() {
     // Against somebody else's server: one built on the official SDK.
     let path = rmcp_peer_path().display().to_string();
-    let policy = Policy::strict().with_commands([path.clone()]);
+    let policy = Policy::strict().with_sandbox(false).with_commands([path.clone()]);
     let builder = || Host::builder().policy(policy.clone()).server(program("client", &[&path]));
     let host = builder().start().await.unwrap();
     let client = host.ensemble("client").await.unwrap();

@@ -57,7 +57,7 @@ async fn gateway(kind: Kind, fixture: &Fixture) -> Door {
     server.origin = Origin::Given;
     let many = puppet("many", &Puppet::of(Era::Modern).with(|s| s.many_tools = MANY));
     let ours = [fixture_path(), puppet_path()].map(|path| path.display().to_string());
-    let policy = Policy::strict().with_commands(ours);
+    let policy = Policy::strict().with_sandbox(false).with_commands(ours);
     let host = Host::builder().policy(policy).environment(std::env::vars()).servers([server, many]);
     open(host.start().await.unwrap()).await
 }

@@ -1,0 +1,92 @@
+//! What carries a plan out: the right one, or nothing.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+use wharf::sandbox::{Engine, Sandbox};
+use wharf_testkit::example_path;
+
+use super::{Prison, everywhere, users};
+
+#[test]
+fn sbx_07_without_an_engine_nothing_starts() {
+    for user in users() {
+        let prison = Prison::new(Some("none"), user);
+        let told = prison.run(json!(true), &[]);
+        assert!(told.unstarted[0].contains("cannot be confined: there is no engine"), "{told:?}");
+        assert!(told.unstarted[0].contains("apt install bubblewrap"), "{told:?}");
+        assert!(told.unstarted[0].contains("sandbox = false"), "{told:?}");
+        prison.free(&["out = 1"]).works();
+        // One that is there but does not work.
+        let broken = prison.at("data/bwrap");
+        std::fs::write(
+            &broken,
+            "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n",
+        )
+        .unwrap();
+        std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let order = json!({ "servers": [prison.server(json!(true))], "steps": [], "engine": broken });
+        let told = prison.order(&order);
+        assert!(told.unstarted[0].contains("No permissions to create new namespace"), "{told:?}");
+        assert!(told.unstarted[0].contains("the sandbox itself failed"), "{told:?}");
+        // One that confines nothing: the stage finds out, and the server is not started.
+        std::fs::write(
+            &broken,
+            "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec \"$STAGE\" \"$@\"\n",
+        )
+        .unwrap();
+        let told = prison.order(&order);
+        assert!(!told.unstarted.is_empty(), "{told:?}");
+    }
+}
+
+#[test]
+fn sbx_10_a_false_bubblewrap_on_the_path_is_not_used() {
+    let prison = Prison::new(None, None);
+    let mark = prison.at("data/was-here");
+    for place in ["data/bwrap", "home/bwrap", "project/bwrap"] {
+        std::fs::write(prison.at(place), format!("#!/bin/sh\ntouch {}\nexit 1\n", mark.display())).unwrap();
+        std::fs::set_permissions(prison.at(place), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut server = prison.server(json!(true));
+    server["command"] = json!("/usr/bin/python3");
+    server["cwd"] = json!(prison.at("project"));
+    let order = json!({
+        "servers": [server], "steps": [{ "server": "cell", "code": "out = open('/proc/self/status').read()" }],
+        "path": format!("{}:/usr/bin", prison.path("data")),
+    });
+    let told = prison.order(&order);
+    assert!(told.works().steps[0].contains("NoNewPrivs:\t1"), "{told:?}");
+    assert!(!mark.exists());
+    assert_eq!(Engine::find(), Engine::Bubblewrap("/usr/bin/bwrap".into()));
+}
+
+#[test]
+fn l17_a_machine_tells_what_holds() {
+    let works = Sandbox::new(example_path("cell")).abilities();
+    assert_eq!(works.obstacle, None);
+    assert!(works.engine.contains("bubblewrap"), "{works:?}");
+    assert!(works.landlock.is_some_and(|version| version >= 1), "{works:?}");
+    let own = Sandbox::new(example_path("cell")).engine(Engine::Own).abilities();
+    assert_eq!((own.obstacle, own.engine.as_str()), (None, "own namespaces"));
+    let none = Sandbox::new("/nonexistent/stage").abilities();
+    assert!(none.obstacle.unwrap().contains("/nonexistent/stage"));
+}
+
+#[test]
+fn l17_a_server_that_lacks_a_file_is_told_which_line_to_add() {
+    everywhere(|prison| {
+        let script = prison.at("project/needy.py");
+        let (note, data) = (prison.path("other/note"), prison.path("data"));
+        for (code, line) in [
+            (format!("open('{note}').read()"), format!("sandbox.read = [\"{note}\"]")),
+            (format!("open('{data}/note', 'a')"), format!("sandbox.write = [\"{data}/note\"]")),
+        ] {
+            std::fs::write(&script, code).unwrap();
+            let mut server = prison.server(json!({ "read": [&data] }));
+            server["args"] = json!([script]);
+            let told = prison.order(&json!({ "servers": [server], "steps": [] }));
+            assert!(told.unstarted[0].contains(&line), "{told:?}");
+        }
+    });
+}

@@ -1,0 +1,30 @@
+"""A server that does whatever it is told: its one tool runs Python. It tells what came of it in one line."""
+import json, sys
+
+def run(code):
+    scope = {}
+    try:
+        exec(code, scope)
+        return "ok: " + str(scope.get("out", ""))
+    except BaseException as e:
+        return "error: %s: %s" % (type(e).__name__, e)
+
+TOOL = {"name": "run", "inputSchema": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}}
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, result = message["method"], None
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "prisoner", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [TOOL]}
+    elif method == "tools/call":
+        result = {"content": [{"type": "text", "text": run(message["params"]["arguments"]["code"])}]}
+    answer = {"jsonrpc": "2.0", "id": message["id"]}
+    if result is None:
+        answer["error"] = {"code": -32601, "message": "no such method"}
+    else:
+        answer["result"] = result
+    print(json.dumps(answer), flush=True)
