@@ -26,6 +26,7 @@ mod stdio;
 mod timekeeper;
 mod unix;
 mod waiting;
+mod way_out;
 mod weak;
 mod ws;
 

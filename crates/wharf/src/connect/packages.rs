@@ -15,7 +15,7 @@ use super::{program, stdio};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::Event;
 use crate::names::ServerName;
-use crate::policy::LaunchPermit;
+use crate::policy::{Confinement, LaunchPermit};
 use crate::sandbox::packages::{Fetched, PackageOptions, PackageSpec, Step, Tool};
 use crate::secret::{Redactor, Secret, is_credential_name};
 use crate::text::{Escaped, Foreign};
@@ -37,7 +37,7 @@ struct Unfinished(PathBuf);
 /// What the folders are called in which something is being fetched.
 const UNFINISHED: &str = "wharf-fetch-";
 /// One that is older was left by a program that was killed.
-const STALE: Duration = Duration::from_secs(24 * 3600);
+const STALE: Duration = Duration::from_secs(3600);
 /// How often the size is looked at.
 const GLANCE: Duration = Duration::from_secs(1);
 /// A package has no more files.
@@ -46,9 +46,12 @@ const MAX_FILES: u64 = 500_000;
 // === impl Dock ===
 
 impl Dock {
-    /// Makes of a launcher's permit one for the package, fetched if need be. Any other is given back.
+    /// Makes of a launcher's permit one for the package, fetched if need be. Any other is given back, and so is one for a
+    /// program that is not confined: it fetches by itself.
     pub(super) async fn provide(&self, permit: LaunchPermit) -> Result<LaunchPermit> {
-        let Some(options) = &self.packages else { return Ok(permit) };
+        let (Some(options), Confinement::Within(_)) = (&self.packages, permit.confinement()) else {
+            return Ok(permit);
+        };
         let server = permit.server().clone();
         let spec = PackageSpec::read(permit.program(), permit.args()).map_err(|reason| Error::Config {
             message: format!("server `{server}`: its package cannot be fetched by itself: {reason}"),
@@ -79,7 +82,7 @@ impl Dock {
             server: server.clone(),
             package: Escaped(&spec.main().to_string()).to_string(),
         });
-        let folder = Unfinished::new(&options.cache).map_err(|error| {
+        let folder = Unfinished::new(options).map_err(|error| {
             Error::Internal(format!("packages cannot be kept in {}: {error}", options.cache.display()))
         })?;
         let env = PackageSpec::environment(&self.environment, &folder.0, options);
@@ -214,9 +217,10 @@ impl Fetching<'_> {
 // === impl Unfinished ===
 
 impl Unfinished {
-    fn new(cache: &Path) -> std::io::Result<Self> {
+    fn new(options: &PackageOptions) -> std::io::Result<Self> {
+        let cache = &options.cache;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(cache)?;
-        sweep(cache);
+        sweep(cache, STALE.max(options.time * 2));
         let folder = cache.canonicalize()?.join(format!("{UNFINISHED}{:016x}", fastrand::u64(..)));
         std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Self(folder))
@@ -245,13 +249,13 @@ impl Drop for Unfinished {
 }
 
 /// Removes what programs left that were killed while they fetched.
-fn sweep(cache: &Path) {
+fn sweep(cache: &Path, patience: Duration) {
     let Ok(entries) = std::fs::read_dir(cache) else { return };
     for entry in entries.flatten() {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(UNFINISHED));
         let made = entry.metadata().and_then(|meta| meta.modified()).ok();
         let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
-        if ours && age.is_some_and(|age| age > STALE) {
+        if ours && age.is_some_and(|age| age > patience) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

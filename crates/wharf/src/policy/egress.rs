@@ -71,7 +71,8 @@ impl EgressRules {
         Ok(Self { rules: rules.collect::<Result<_>>()?, everywhere: false })
     }
 
-    /// Every public host by name, to learn which of them a server needs. Never this machine or its networks.
+    /// Every public host by name, at ports 80 and 443, to learn which of them a server needs. Never this machine or its
+    /// networks. What is refused is told as an event, too.
     pub fn everywhere() -> Self {
         Self { rules: Vec::new(), everywhere: true }
     }
@@ -90,7 +91,8 @@ impl EgressRules {
             let (rule, loopback) = (rule.to_string(), rule.loopback);
             return Ok(EgressPermit { target: target.clone(), rule, loopback });
         }
-        if self.everywhere && !target.is_address && !address::is_loopback_name(&target.name) {
+        let public = !target.is_address && !address::is_loopback_name(&target.name);
+        if self.everywhere && public && DEFAULT_PORTS.contains(&target.port) {
             return Ok(EgressPermit { target: target.clone(), rule: "*".into(), loopback: false });
         }
         let what = format!("server `{server}` may not reach {target}");

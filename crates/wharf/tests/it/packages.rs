@@ -241,7 +241,10 @@ async fn cmd_02_a_package_manager_gets_the_registrys_settings_and_nothing_else()
     assert!(soon("a call", host.call("pup_echo", serde_json::json!({}))).await.error.is_none());
     host.close().await;
     let args = shop.said("npm.args");
-    assert!(args.contains("--ignore-scripts=true") && args.trim_end().ends_with("-- pkg@1.2.3"), "{args}");
+    for option in ["--ignore-scripts=true", "--allow-git=none", "--allow-remote=none", "--git=/bin/false"] {
+        assert!(args.contains(option), "{args}");
+    }
+    assert!(args.trim_end().ends_with("-- pkg@1.2.3"), "{args}");
     let env = shop.said("npm.env");
     for absent in ["hush", "SSH_AUTH_SOCK", "/nowhere", "evil"] {
         assert!(!env.contains(absent), "{absent}: {env}");

@@ -27,6 +27,9 @@ use crate::net::{self, NetError};
 use crate::policy::{EgressPermit, Target};
 use crate::text::{Escaped, Foreign};
 
+/// How many connections beyond the limit are heard, to be refused.
+const REFUSALS: usize = 8;
+
 /// A response's body.
 pub(super) type Body = BoxBody<Bytes, hyper::Error>;
 
@@ -35,6 +38,8 @@ pub(super) type Body = BoxBody<Bytes, hyper::Error>;
 pub(super) struct Proxy {
     pub(super) options: EgressOptions,
     slots: Arc<Semaphore>,
+    /// For connections that are only told that they are too many. Whatever comes beyond is closed unheard.
+    refusals: Arc<Semaphore>,
 }
 
 /// Why a request is not passed on. It was told of already.
@@ -72,20 +77,20 @@ pub(super) async fn serve(listener: UnixListener, proxy: Arc<Proxy>) {
 impl Proxy {
     pub(super) fn new(options: EgressOptions) -> Self {
         let slots = Arc::new(Semaphore::new(options.limits.connections));
-        Self { options, slots }
+        Self { options, slots, refusals: Arc::new(Semaphore::new(REFUSALS)) }
     }
 
     async fn connection(self: Arc<Self>, stream: UnixStream) {
         let meter = Meter::default();
         let stream = Metered::new(stream, meter.clone());
-        let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
-        let full = slot.is_none();
+        let full = self.slots.available_permits() == 0;
+        let kind = if full { &self.refusals } else { &self.slots };
+        let Ok(_slot) = Arc::clone(kind).try_acquire_owned() else { return };
         let exchange = self.exchange(stream, full);
         tokio::select! {
             () = exchange => {}
             () = meter.silent(self.options.limits.idle) => {}
         }
-        drop(slot);
     }
 
     /// Answers requests, and then is a tunnel if one of them asked for it.

@@ -30,9 +30,10 @@ const PASSED: [&str; 18] = [
 /// The settings of the package managers, in capitals.
 const SETTINGS: [&str; 3] = ["NPM_CONFIG_", "UV_", "PIP_"];
 /// Settings that say where things go, or what runs meanwhile. That is ours to say.
-const OURS: [&str; 21] = [
+const OURS: [&str; 23] = [
     "NPM_CONFIG_CACHE",
     "NPM_CONFIG_CALL",
+    "NPM_CONFIG_GIT",
     "NPM_CONFIG_GLOBAL",
     "NPM_CONFIG_LOCATION",
     "NPM_CONFIG_NODE_OPTIONS",
@@ -47,6 +48,7 @@ const OURS: [&str; 21] = [
     "UV_WORKING_DIR",
     "PIP_CACHE_DIR",
     "PIP_PREFIX",
+    "PIP_PYTHON",
     "PIP_REPORT",
     "PIP_ROOT",
     "PIP_TARGET",

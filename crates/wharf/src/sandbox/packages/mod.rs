@@ -22,6 +22,7 @@ pub(crate) use steps::{Step, Tool};
 
 /// Which packages a command line wants, and what it runs of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PackageSpec {
     /// Who fetches them.
     pub source: Source,

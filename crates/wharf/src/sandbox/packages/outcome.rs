@@ -12,6 +12,7 @@ use super::{PackageSpec, Source};
 
 /// Packages in the cache, ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fetched {
     /// Where they are.
     pub folder: PathBuf,

@@ -64,11 +64,23 @@ impl PackageSpec {
     }
 
     fn npm(&self, folder: &Path, options: &PackageOptions) -> Step {
-        let scripts = if options.scripts { "--ignore-scripts=false" } else { "--ignore-scripts=true" };
+        // What comes from elsewhere than a registry is prepared by its own scripts, whatever is said about scripts. An npm
+        // that does not know the rules about it finds no git.
+        let scripts: &[&str] = match options.scripts {
+            true => &["--ignore-scripts=false"],
+            false => &[
+                "--ignore-scripts=true",
+                "--allow-git=none",
+                "--allow-remote=none",
+                "--allow-file=none",
+                "--allow-directory=none",
+                "--git=/bin/false",
+            ],
+        };
         let mut args = words(&["install", "--prefix"]);
         args.push(folder.into());
+        args.extend(words(scripts));
         args.extend(words(&[
-            scripts,
             "--global=false",
             "--package-lock=true",
             "--save=true",
@@ -166,6 +178,13 @@ impl PackageSpec {
         if says(&["E401", "E403", "ENEEDAUTH", "401 ", "403 "]) {
             let what = format!("the registry does not let us have package `{package}`");
             return users(&what, "see to the registry's settings: `.npmrc`, or those of uv or pip");
+        }
+        if says(&["EALLOW", "git dep", "code ENOGIT"]) {
+            let what = format!("package `{package}` needs one that is in no registry");
+            return users(
+                &what,
+                "choose another version; or allow it, with `scripts` of the sandbox's packages",
+            );
         }
         // Before what is missing: without a wheel there is also no matching distribution.
         if says(&[

@@ -30,6 +30,13 @@ async fn l17_so_many_connections_and_no_more() {
     let said = wall.get(&page.localhost()).await;
     assert!(status(&said) == 503 && said.contains("2 connections already"), "{said}");
     assert_eq!(page.accepted(), 2);
+    // More of them than are refused politely cost nothing: they are closed at once.
+    let mut many = Vec::new();
+    for _ in 0..50 {
+        many.push(wall.connect().await);
+    }
+    assert!(ends(many.last_mut().unwrap()).await.is_empty());
+    drop(many);
     assert!(matches!(wall.told().last(), Some((.., Reached::Refused(_)))));
     drop(first);
     let Reached::Closed { .. } = wall.next().await else { panic!("it did not end") };

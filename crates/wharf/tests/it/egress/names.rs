@@ -154,7 +154,7 @@ fn l17_learning_is_open_to_public_names_only() {
     let (rules, server) = (EgressRules::everywhere(), ServerName::parse("boat").unwrap());
     let permit = |authority| rules.permit(&server, &Target::parse(authority, Some(443)).unwrap());
     assert_eq!(permit("example.com").unwrap().rule(), "*");
-    for closed in ["localhost", "a.localhost", "127.0.0.1", "8.8.8.8", "[::1]"] {
+    for closed in ["localhost", "a.localhost", "127.0.0.1", "8.8.8.8", "[::1]", "example.com:22"] {
         assert!(permit(closed).is_err(), "{closed}");
     }
 }
