@@ -134,7 +134,7 @@ impl Dock {
 
     async fn open_unrecorded(&self, config: &ServerConfig) -> Result<Connection> {
         // Fetching has a time of its own, which is not that of the handshake.
-        if let Transport::Stdio(stdio) = &config.transport {
+        if let (Transport::Stdio(stdio), Some(_)) = (&config.transport, &self.packages) {
             self.provide(self.permit(config, stdio).await?).await?;
         }
         let intro = Introduction {
