@@ -16,6 +16,7 @@ pub(crate) mod remove;
 pub(crate) mod render;
 pub(crate) mod resources;
 pub(crate) mod repl;
+mod scan;
 pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod test_server;
