@@ -151,7 +151,7 @@ impl Host {
         if is_error.is_some_and(|flag| flag.as_str() == "true") {
             return Ok(());
         }
-        match self.core.validators.check(schema, &structured).await {
+        match self.core.validators.check_result(schema, &structured).await {
             Err(Misfit::Arguments { problems }) => {
                 let problems = problems.join("; ");
                 let problems = server.redactor.redact(&problems);
