@@ -11,6 +11,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use super::Peer;
 use super::auth::Logins;
 use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
@@ -18,19 +19,16 @@ use super::handshake::{self, Introduction, Probe};
 use super::inbox::{Closed, Inbox};
 use super::link::Link;
 use super::monitor::Monitor;
-use super::pipe::PipeLink;
-use super::stdio::{Leaving, Unstarted, Yard};
+use super::stdio::Leaving;
 use super::waiting::later;
-use super::{Peer, program, stdio};
-use crate::config::{Connect, ServerConfig, Stdio, Transport};
+use crate::config::{Connect, ServerConfig, Transport};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Event, Fact, Kind, State, Trail};
 use crate::mcp::Era;
 use crate::net::{HttpClient, NetOptions};
-use crate::policy::{Confinement, EgressRules, LaunchPermit, LaunchRequest, Live, Policy};
-use crate::sandbox::egress::{Egress, EgressOptions};
+use crate::policy::{Live, Policy};
+use crate::sandbox::Sandbox;
 use crate::sandbox::packages::PackageOptions;
-use crate::sandbox::{Sandbox, WayOut};
 use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
@@ -133,9 +131,8 @@ impl Dock {
     }
 
     async fn open_unrecorded(&self, config: &ServerConfig) -> Result<Connection> {
-        // Fetching has a time of its own, which is not that of the handshake.
-        if let (Transport::Stdio(stdio), Some(_)) = (&config.transport, &self.packages) {
-            self.provide(self.permit(config, stdio).await?).await?;
+        if let Transport::Stdio(stdio) = &config.transport {
+            self.prepare(config, stdio).await?;
         }
         let intro = Introduction {
             capabilities: self.peer.capabilities(),
@@ -193,76 +190,6 @@ impl Dock {
             Transport::WebSocket(remote) => self.upgrade(config, remote, intro).await,
             Transport::Http(_) | Transport::Sse(_) => Err(Error::Internal("no stream of messages".into())),
         }
-    }
-
-    async fn permit(&self, config: &ServerConfig, stdio: &Stdio) -> Result<LaunchPermit> {
-        let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
-        let policy = self.policy.now();
-        let hash = match &found {
-            Some(found) if policy.is_locked(&config.name) => program::hash(found).await,
-            _ => None,
-        };
-        policy.permit_launch(&LaunchRequest {
-            server: &config.name,
-            stdio,
-            origin: &config.origin,
-            program: found.as_deref(),
-            sandbox: config.sandbox.as_ref(),
-            program_hash: hash.as_deref(),
-            host_env: &self.environment,
-        })
-    }
-
-    async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
-        let permit = self.permit(config, stdio).await?;
-        self.warn(config, permit.warnings());
-        // One that the user lets run unconfined beside others that are not fetches for itself.
-        let by_itself = self.sandbox.is_some() && *permit.confinement() == Confinement::Off;
-        let permit = if by_itself { permit } else { self.provide(permit).await? };
-        let inbox = self.inbox(config);
-        let yard = Yard {
-            scratch: self.scratch.clone(),
-            grace: self.grace,
-            leaving: self.leaving.clone(),
-            sandbox: self.sandbox.clone(),
-            way_out: self.way_out(&permit)?,
-            trail: self.trail.clone(),
-        };
-        let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
-        let started = started.map_err(|unstarted| match unstarted {
-            Unstarted::Unconfined { reason, hint } => {
-                Error::Sandbox { server: config.name.clone(), reason, hint }
-            }
-            Unstarted::Failed(reason) => Error::Connection {
-                server: config.name.clone(),
-                transport: "stdio",
-                reason,
-                stderr: StderrTail::default(),
-                retryable: false,
-            },
-        })?;
-        self.warn(config, &started.warnings);
-        let link =
-            Link::Pipe(PipeLink::start(started.child, started.stdin, started.stdout, Arc::clone(&inbox)));
-        Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
-    }
-
-    /// Opens the one way to the network that a confined program has, if its profile names any host.
-    fn way_out(&self, permit: &LaunchPermit) -> Result<Option<WayOut>> {
-        let domains = match permit.confinement() {
-            Confinement::Within(profile) if !profile.domains.is_empty() => &profile.domains,
-            _ => return Ok(None),
-        };
-        let options = EgressOptions {
-            net: self.egress.clone(),
-            ..EgressOptions::new(permit.server().clone(), EgressRules::parse(domains)?, self.events.clone())
-        };
-        let folder = stdio::OwnFolder::new(permit.server(), &self.scratch);
-        let folder =
-            folder.map_err(|e| Error::Internal(format!("no folder for a socket can be had: {e}")))?;
-        let egress = Egress::listen(&folder.path().join("egress.sock"), options)?;
-        let socket = egress.path().to_path_buf();
-        Ok(Some(WayOut { socket, _keeper: Arc::new((egress, folder)) }))
     }
 
     /// The era that a server spoke when it was last asked, if that was not long ago.

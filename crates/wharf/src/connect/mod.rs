@@ -12,6 +12,7 @@ mod era;
 mod handshake;
 mod http;
 mod inbox;
+mod launch;
 mod life;
 mod link;
 mod listen;

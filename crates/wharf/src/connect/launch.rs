@@ -1,0 +1,103 @@
+//! A program on its way to be started: what policy says of it, and how far it is let out.
+//!
+//! In: a server whose program is ours to start. Out: its pipes, with a proxy of its own where its profile names hosts.
+
+use std::sync::Arc;
+
+use super::berth::Dock;
+use super::connection::Wire;
+use super::link::Link;
+use super::pipe::PipeLink;
+use super::program;
+use super::stdio::{self, Unstarted, Yard};
+use crate::config::{ServerConfig, Stdio};
+use crate::error::{Error, Result, StderrTail};
+use crate::policy::{Confinement, EgressRules, LaunchPermit, LaunchRequest};
+use crate::sandbox::WayOut;
+use crate::sandbox::egress::{Egress, EgressOptions};
+
+impl Dock {
+    pub(super) async fn permit(&self, config: &ServerConfig, stdio: &Stdio) -> Result<LaunchPermit> {
+        let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
+        let policy = self.policy.now();
+        let hash = match &found {
+            Some(found) if policy.is_locked(&config.name) => program::hash(found).await,
+            _ => None,
+        };
+        policy.permit_launch(&LaunchRequest {
+            server: &config.name,
+            stdio,
+            origin: &config.origin,
+            program: found.as_deref(),
+            sandbox: config.sandbox.as_ref(),
+            program_hash: hash.as_deref(),
+            host_env: &self.environment,
+        })
+    }
+
+    /// Fetches what it needs before it is started. That has a time of its own, which is not that of the handshake.
+    pub(super) async fn prepare(&self, config: &ServerConfig, stdio: &Stdio) -> Result<()> {
+        if self.packages.is_some() {
+            let permit = self.permit(config, stdio).await?;
+            if !self.is_on_its_own(&permit) {
+                self.provide(permit).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One that the user lets run unconfined, beside others that are not, fetches for itself.
+    fn is_on_its_own(&self, permit: &LaunchPermit) -> bool {
+        self.sandbox.is_some() && *permit.confinement() == Confinement::Off
+    }
+
+    pub(super) async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
+        let permit = self.permit(config, stdio).await?;
+        self.warn(config, permit.warnings());
+        let permit = if self.is_on_its_own(&permit) { permit } else { self.provide(permit).await? };
+        let inbox = self.inbox(config);
+        let yard = Yard {
+            scratch: self.scratch.clone(),
+            grace: self.grace,
+            leaving: self.leaving.clone(),
+            sandbox: self.sandbox.clone(),
+            way_out: self.way_out(&permit)?,
+            trail: self.trail.clone(),
+        };
+        let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
+        let started = started.map_err(|unstarted| match unstarted {
+            Unstarted::Unconfined { reason, hint } => {
+                Error::Sandbox { server: config.name.clone(), reason, hint }
+            }
+            Unstarted::Failed(reason) => Error::Connection {
+                server: config.name.clone(),
+                transport: "stdio",
+                reason,
+                stderr: StderrTail::default(),
+                retryable: false,
+            },
+        })?;
+        self.warn(config, &started.warnings);
+        let link =
+            Link::Pipe(PipeLink::start(started.child, started.stdin, started.stdout, Arc::clone(&inbox)));
+        Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
+    }
+
+    /// Opens the one way to the network that a confined program has, if its profile names any host.
+    fn way_out(&self, permit: &LaunchPermit) -> Result<Option<WayOut>> {
+        let domains = match permit.confinement() {
+            Confinement::Within(profile) if !profile.domains.is_empty() => &profile.domains,
+            _ => return Ok(None),
+        };
+        let options = EgressOptions {
+            net: self.egress.clone(),
+            ..EgressOptions::new(permit.server().clone(), EgressRules::parse(domains)?, self.events.clone())
+        };
+        let folder = stdio::OwnFolder::new(permit.server(), &self.scratch);
+        let folder =
+            folder.map_err(|e| Error::Internal(format!("no folder for a socket can be had: {e}")))?;
+        let egress = Egress::listen(&folder.path().join("egress.sock"), options)?;
+        let socket = egress.path().to_path_buf();
+        Ok(Some(WayOut { socket, _keeper: Arc::new((egress, folder)) }))
+    }
+}
