@@ -120,6 +120,7 @@ fn l17_the_policy_decides_who_is_confined() {
             origin,
             program: Some(std::path::Path::new("/usr/bin/node")),
             sandbox,
+            program_hash: None,
             host_env: &BTreeMap::new(),
         };
         policy.permit_launch(&request).unwrap().confinement().clone()
