@@ -15,6 +15,7 @@ use wharf::config::{self, Config, Connect, Origin, PendingFile, ServerConfig, So
 use wharf::event::Bus;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
+use wharf::store::{ApprovalOptions, Approvals, Audit, AuditOptions};
 
 use crate::catalogues::CatalogFolder;
 use crate::cli::Globals;
@@ -166,11 +167,44 @@ impl App {
             .asker(asker)
             .eras(Arc::new(eras))
             .events(bus);
+        if let Some(audit) = self.audit(setup)? {
+            builder = builder.audit(&audit);
+        }
+        if let Some(approvals) = self.approvals(setup)? {
+            builder = builder.approvals(approvals);
+        }
         if is_to_stay {
             builder = builder.catalogs(Arc::clone(&accepted) as _);
         }
         let host = builder.start().await?;
         Ok(OpenHost { host, accepted, teller })
+    }
+
+    /// Where the record is kept, and where calls wait for an answer.
+    pub(crate) fn store(&self, setup: &Setup) -> Option<PathBuf> {
+        setup.config.audit.path.clone().or_else(|| self.world.own.as_ref().map(|own| own.store.clone()))
+    }
+
+    /// The record of what is decided and done. Where it cannot be written, nothing runs.
+    pub(crate) fn audit(&self, setup: &Setup) -> Result<Option<Audit>> {
+        let settings = &setup.config.audit;
+        let Some(path) = self.store(setup).filter(|_| !settings.off) else {
+            if !settings.off {
+                let hint = "name a file with `path` in `[audit]`, or set `off = true` there";
+                return Err(Failure::general("there is no home folder to keep the audit log in").hint(hint));
+            }
+            return Ok(None);
+        };
+        let (digest_only, keep_for, keep_size) = (settings.digest_only, settings.keep, settings.keep_size);
+        Ok(Some(Audit::open(path, AuditOptions { digest_only, keep_for, keep_size })?))
+    }
+
+    /// Where calls wait that somebody must allow. Nothing is opened before there is one.
+    pub(crate) fn approvals(&self, setup: &Setup) -> Result<Option<Approvals>> {
+        let settings = &setup.config.approvals;
+        let (wait, expires, callers) = (settings.wait, settings.expires, settings.callers);
+        let queue = |path| Approvals::new(path, ApprovalOptions { wait, expires, callers });
+        Ok(self.store(setup).map(queue).transpose()?)
     }
 
     /// One command uses a server once: naming it is connecting it by hand, and nothing is started early.

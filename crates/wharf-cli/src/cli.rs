@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    add, call, check, codegen, completions, diff, init, keys, lock, prompts, remove, render, repl, resources,
-    serve, servers, test_server, tools, trust,
+    add, approve, audit, call, check, codegen, completions, diff, init, keys, lock, prompts, remove, render,
+    repl, resources, serve, servers, test_server, tools, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Add(add::AddArgs),
     Remove(remove::RemoveArgs),
     Trust(trust::TrustArgs),
+    Audit(audit::AuditArgs),
+    Approve(approve::ApproveArgs),
     TestServer(test_server::TestServerArgs),
     Completions(completions::CompletionsArgs),
 }

@@ -5,15 +5,27 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use wharf::event::Event;
+use wharf::event::{Event, Reached};
 use wharf::names::ServerName;
 
 use crate::output::Ui;
 
+/// Of how many hosts it is said that they were refused.
+const MOST_REFUSED: usize = 100;
+
 /// Tells events until there are no more. Traffic is told of the servers in `debugged`, or of all with `-vv`.
 pub(crate) async fn tell(ui: Arc<Ui>, mut events: Receiver<Event>, debugged: HashSet<ServerName>) {
+    let mut refused = HashSet::new();
     loop {
         match events.recv().await {
+            // A server may try again and again.
+            Ok(Event::Egress { server, host, port, reached: Reached::Refused(reason), .. })
+                if ui.verbose == 0 =>
+            {
+                if refused.len() < MOST_REFUSED && refused.insert((server, host, port)) {
+                    ui.warn(reason);
+                }
+            }
             Ok(event) => one(&ui, event, &debugged),
             Err(RecvError::Lagged(lost)) if ui.verbose > 0 => {
                 ui.detail(format_args!("({lost} events left out)"))
@@ -37,18 +49,33 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
         Event::Traffic { server, sent, message } if ui.verbose > 1 || debugs(&server) => {
             ui.detail(format_args!("{server} {} {message}", if sent { "-->" } else { "<--" }));
         }
+        Event::PackageWanted { server, package } if !ui.quiet => {
+            ui.detail(format_args!("{server}: fetching {package}"));
+        }
         _ if ui.verbose == 0 => {}
         Event::State { server, state, reason } => {
             let reason = reason.map(|r| format!(": {r}")).unwrap_or_default();
             ui.detail(format_args!("{server} is {}{reason}", state.as_str()));
         }
         Event::Log { server, level, data } => ui.detail(format_args!("{server} logs {level}: {data}")),
-        Event::ToolsChanged { server } => ui.detail(format_args!("{server} has other tools now")),
-        Event::ResourcesChanged { server } => ui.detail(format_args!("{server} has other resources now")),
-        Event::PromptsChanged { server } => ui.detail(format_args!("{server} has other prompts now")),
+        Event::ToolsChanged { server, .. } => ui.detail(format_args!("{server} has other tools now")),
+        Event::ResourcesChanged { server, .. } => ui.detail(format_args!("{server} has other resources now")),
+        Event::PromptsChanged { server, .. } => ui.detail(format_args!("{server} has other prompts now")),
         Event::ResourceUpdated { server, uri } => ui.detail(format_args!("{server} {uri} has changed")),
         Event::PageVisited { server, .. } => {
             ui.detail(format_args!("{server} says that its page was visited"))
+        }
+        Event::PackageFetched { server, package, version, took, .. } => {
+            ui.detail(format_args!("{server}: {package} {version} was fetched after {took:.1?}"));
+        }
+        Event::Egress { server, host, port, reached, .. } => {
+            let how = match reached {
+                Reached::Opened => "connected".to_owned(),
+                Reached::Closed { sent, received } => format!("{sent} bytes there, {received} back"),
+                Reached::Refused(reason) | Reached::Failed(reason) => reason,
+                _ => return,
+            };
+            ui.detail(format_args!("{server} to {host}:{port}: {how}"));
         }
         Event::ToolInvoked(call) => {
             let how = if call.success { "done" } else { "failed" };

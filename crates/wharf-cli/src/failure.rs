@@ -153,8 +153,8 @@ impl From<io::Error> for Failure {
 fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Config { .. } => Exit::Config,
-        Error::CommandNotAllowed { .. } | Error::Denied { .. } => Exit::Denied,
-        Error::Auth { .. } => Exit::Auth,
+        Error::CommandNotAllowed { .. } | Error::Denied { .. } | Error::Unapproved { .. } => Exit::Denied,
+        Error::Auth { .. } | Error::Login { .. } => Exit::Auth,
         Error::Connection { .. }
         | Error::Timeout { .. }
         | Error::NotConnected { .. }

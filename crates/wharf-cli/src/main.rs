@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory as _, Parser as _};
+use tokio::runtime::{Builder, Runtime};
 
 use app::App;
 use cli::{Cli, Command};
@@ -46,8 +47,7 @@ fn main() -> ExitCode {
     };
     let ui = Arc::new(Ui::new(&world, &globals));
     let app = App { world, globals, ui };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = match runtime {
+    let done = match runtime(&command) {
         Ok(runtime) => {
             let done = runtime.block_on(run(&app, command));
             // A thread that still reads the keyboard must not keep the command from ending.
@@ -59,6 +59,18 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => app.ui.fail(&failure).into(),
+    }
+}
+
+/// One thread does for a command; a gateway may have more.
+fn runtime(command: &Command) -> std::io::Result<Runtime> {
+    let threads = match command {
+        Command::Serve(serve) => serve.threads(),
+        _ => 1,
+    };
+    match threads {
+        0 | 1 => Builder::new_current_thread().enable_all().build(),
+        more => Builder::new_multi_thread().worker_threads(more).enable_all().build(),
     }
 }
 
@@ -93,6 +105,8 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Add(args) => args.run(app),
         Command::Remove(args) => args.run(app),
         Command::Trust(args) => args.run(app),
+        Command::Audit(args) => args.run(app).await,
+        Command::Approve(args) => args.run(app).await,
         Command::TestServer(args) => args.run(app).await,
         Command::Completions(args) => args.run(app),
     }

@@ -41,6 +41,8 @@ pub(crate) struct OwnFiles {
     pub(crate) eras: PathBuf,
     /// What servers were last seen to offer: a folder.
     pub(crate) catalogues: PathBuf,
+    /// What was decided and done, and what waits for an answer.
+    pub(crate) store: PathBuf,
     /// What was typed at the prompt of `wharf repl`.
     pub(crate) history: PathBuf,
 }
@@ -124,6 +126,7 @@ impl OwnFiles {
             trust: state.join("wharf/trusted.json"),
             eras: folders.cache_dir().join("wharf/eras.json"),
             catalogues: folders.cache_dir().join("wharf/catalogue"),
+            store: state.join("wharf/wharf.db"),
             history: state.join("wharf/history"),
         })
     }

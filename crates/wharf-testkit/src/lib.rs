@@ -13,6 +13,7 @@ use std::path::PathBuf;
 pub mod fixture;
 pub mod http;
 pub mod model;
+pub mod oauth;
 pub mod puppet;
 pub mod rmcp_client;
 pub mod rmcp_peer;
@@ -21,6 +22,7 @@ pub mod socket;
 pub use self::http::{HttpPuppet, Recorded, Reply, SseStep};
 pub use fixture::{Fixture, Kind, Place};
 pub use model::{Dialect, ScriptedModel};
+pub use oauth::Authority;
 pub use puppet::{Crash, Era, Grandchild, Puppet, Script, Step};
 pub use socket::{UnixPuppet, WsPuppet};
 

@@ -15,6 +15,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 
+use crate::http::{HttpPuppet, Reply};
+use crate::oauth::Guard;
 use crate::puppet::Puppet;
 use crate::puppet_path;
 
@@ -107,6 +109,40 @@ impl WsPuppet {
         Self { at, heads, listening }
     }
 
+    /// The same behind a guard: those it does not let in are refused, and what is no WebSocket is asked of it.
+    ///
+    /// # Panics
+    /// If it cannot.
+    pub async fn guarded(script: &Puppet, guard: Guard) -> Self {
+        let args = Arc::new(script.args());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let at = listener.local_addr().expect("a bound listener has an address");
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&heads);
+        let plain = Arc::new(HttpPuppet::start({
+            let guard = guard.clone();
+            move |request| std::future::ready(guard.judge(&request).unwrap_or_else(|| Reply::status(404)))
+        }));
+        let listening = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (args, seen, guard) = (Arc::clone(&args), Arc::clone(&seen), guard.clone());
+                let plain = Arc::clone(&plain);
+                tokio::spawn(async move {
+                    let mut head = vec![0; 8192];
+                    let length = stream.peek(&mut head).await.unwrap_or_default();
+                    let head = String::from_utf8_lossy(&head[..length]).to_lowercase();
+                    if !head.contains("upgrade: websocket") {
+                        let mut there = TcpStream::connect(plain.addr()).await.expect("our own port");
+                        let _ = tokio::io::copy_bidirectional(&mut stream, &mut there).await;
+                    } else if let Some(socket) = greet_if(stream, &seen, |a| guard.admits(a)).await {
+                        bridge(socket, args).await;
+                    }
+                });
+            }
+        });
+        Self { at, heads, listening }
+    }
+
     /// Where it is.
     pub fn url(&self) -> String {
         format!("ws://{}/mcp", self.at)
@@ -125,11 +161,25 @@ impl Drop for WsPuppet {
 }
 
 async fn greet(stream: TcpStream, seen: &Mutex<Vec<Head>>) -> Option<WebSocketStream<TcpStream>> {
+    greet_if(stream, seen, |_| true).await
+}
+
+async fn greet_if(
+    stream: TcpStream,
+    seen: &Mutex<Vec<Head>>,
+    admits: impl Fn(Option<&str>) -> bool,
+) -> Option<WebSocketStream<TcpStream>> {
     #[expect(clippy::result_large_err, reason = "the type of the callback is not ours")]
     let look = |request: &Request, mut response: Response| {
         let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
         let head = request.headers().iter().map(|(name, value)| (name.to_string(), text(value)));
         seen.lock().unwrap().push(head.collect());
+        let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+        if !admits(shown) {
+            let mut refusal = http::Response::new(None);
+            *refusal.status_mut() = http::StatusCode::UNAUTHORIZED;
+            return Err(refusal);
+        }
         if let Some(spoken) = request.headers().get("sec-websocket-protocol") {
             response.headers_mut().insert("sec-websocket-protocol", spoken.clone());
         }

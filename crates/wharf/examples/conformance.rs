@@ -7,6 +7,7 @@
     clippy::print_stderr,
     clippy::print_stdout,
     clippy::disallowed_methods,
+    clippy::expect_used,
     reason = "a driver, not the product"
 )]
 
@@ -14,16 +15,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use url::Url;
 use wharf::ask::AcceptDefaults;
 use wharf::config::{Remote, ServerConfig, Transport};
-use wharf::connect::Request;
+use wharf::connect::{Page, Request, Visiting, Visitor};
 use wharf::host::Listing;
 use wharf::names::ServerName;
-use wharf::secret::SecretUrl;
+use wharf::secret::{Secret, SecretUrl};
 use wharf::wire::{Json, Members};
 use wharf::{CallOptions, Error, Host, Outcome, Result};
 
 const SERVER: &str = "suite";
+/// The document that the suite knows.
+const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::main]
@@ -44,17 +50,70 @@ async fn main() -> ExitCode {
 }
 
 async fn drive(scenario: &str, context: &str, address: &str) -> Result<()> {
-    let host = host(address).await?;
-    let done = play(&host, scenario, context).await;
+    let host = host(scenario, context, address).await?;
+    let done = match scenario.starts_with("auth/") {
+        true => log_in_and_play(&host, scenario, context).await,
+        false => play(&host, scenario, context).await,
+    };
     host.close().await;
     done
 }
 
-async fn host(address: &str) -> Result<Host> {
+/// Plays, and logs in whenever the server asks for it, as a person would; a few times.
+async fn log_in_and_play(host: &Host, scenario: &str, context: &str) -> Result<()> {
+    let mut played = play(host, scenario, context).await;
+    for _ in 0..5 {
+        let Err(Error::Auth { reason, .. }) = &played else { break };
+        println!("asked to log in: {reason}");
+        let outline = host.login(SERVER, &Somebody, &[]).await?;
+        println!("logged in: {outline:?}");
+        played = play(host, scenario, context).await;
+    }
+    played
+}
+
+/// Somebody who consents to everything without looking.
+struct Somebody;
+
+impl Visitor for Somebody {
+    fn returns_to(&self) -> Url {
+        Url::parse("http://127.0.0.1:3333/callback").expect("an address")
+    }
+
+    fn visit<'a>(&'a self, page: &'a Page) -> Visiting<'a> {
+        Box::pin(async move {
+            let url = page.url();
+            let lost = |error: std::io::Error| Error::Internal(format!("{url}: {error}"));
+            let place = (url.host_str().unwrap_or_default(), url.port().unwrap_or(80));
+            let mut stream = TcpStream::connect(place).await.map_err(lost)?;
+            let wanted = format!("{}?{}", url.path(), url.query().unwrap_or_default());
+            let request = format!(
+                "GET {wanted} HTTP/1.1\r\nhost: {}:{}\r\nconnection: close\r\n\r\n",
+                place.0, place.1
+            );
+            stream.write_all(request.as_bytes()).await.map_err(lost)?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.map_err(lost)?;
+            let location = answer.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("location").then(|| value.trim().to_owned())
+            });
+            location.map(Secret::new).ok_or_else(|| Error::Internal(format!("{url} leads nowhere")))
+        })
+    }
+}
+
+async fn host(scenario: &str, context: &str, address: &str) -> Result<Host> {
     let url = address.parse().map_err(|e| Error::config(format!("{address}: {e}")))?;
     let name = ServerName::parse(SERVER).map_err(|e| Error::config(e.to_string()))?;
     let remote = Remote { url: SecretUrl::new(url), headers: Default::default() };
-    let server = ServerConfig::new(name, Transport::Http(remote));
+    let mut server = ServerConfig::new(name, Transport::Http(remote));
+    let context: Value = serde_json::from_str(context).unwrap_or_default();
+    server.oauth.client_id = context["client_id"].as_str().map(str::to_owned);
+    server.oauth.client_secret = context["client_secret"].as_str().map(Secret::new);
+    if scenario == "auth/basic-cimd" {
+        server.oauth.client_metadata_url = Url::parse(DOCUMENT).ok();
+    }
     Host::builder().server(server).asker(AcceptDefaults).start().await
 }
 
@@ -71,6 +130,7 @@ async fn play(host: &Host, scenario: &str, context: &str) -> Result<()> {
         "http-custom-headers" => given_calls(host, context).await,
         "http-invalid-tool-headers" => all(host, &listing).await,
         "json-schema-2020-12-preservation" => send_back(host, &listing).await,
+        other if other.starts_with("auth/") => call(host, "test-tool", json!({})).await,
         // Listing the tools is all they want.
         "initialize" | "request-metadata" | "json-schema-ref-no-deref" => Ok(()),
         other => Err(Error::config(format!("no such scenario: `{other}`"))),

@@ -58,6 +58,16 @@ pub enum Error {
         /// How a person allows it.
         hint: String,
     },
+    /// Somebody must allow the call, and nobody has said anything yet. Nothing was sent.
+    #[error("tool `{tool}` of `{server}` waits for somebody's approval, number {id}")]
+    Unapproved {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// By which it is answered.
+        id: u64,
+    },
     /// A connection could not be made, or broke while nothing of the caller's was under way.
     #[error("server `{server}` ({transport}): {reason}{stderr}")]
     Connection {
@@ -79,6 +89,16 @@ pub enum Error {
         server: ServerName,
         /// What the server said.
         reason: String,
+    },
+    /// Nobody could be logged in at a server.
+    #[error("server `{server}`: the login failed: {reason}")]
+    Login {
+        /// The server.
+        server: ServerName,
+        /// What went wrong on the way.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
     },
     /// The call took longer than it may.
     #[error("server `{server}` did not answer within {}{stderr}", in_ms(*after))]
@@ -236,6 +256,12 @@ pub enum Error {
         /// What was changed.
         reason: String,
     },
+    /// The audit log cannot be written, so nothing is done.
+    #[error("nothing runs while the audit log cannot be written: {reason}")]
+    Audit {
+        /// Why it cannot.
+        reason: String,
+    },
     /// The machine or Wharf itself failed.
     #[error("{0}")]
     Internal(String),
@@ -259,8 +285,10 @@ impl Error {
             Self::Config { .. } => "config",
             Self::CommandNotAllowed { .. } => "command_not_allowed",
             Self::Denied { .. } => "denied",
+            Self::Unapproved { .. } => "unapproved",
             Self::Connection { .. } => "connection",
             Self::Auth { .. } => "auth",
+            Self::Login { .. } => "login",
             Self::Timeout { .. } => "timeout",
             Self::Tool { .. } => "tool",
             Self::ToolFailed { .. } => "tool_failed",
@@ -278,6 +306,7 @@ impl Error {
             Self::Provider { .. } => "provider",
             Self::Cancelled { .. } => "cancelled",
             Self::Conflict { .. } => "conflict",
+            Self::Audit { .. } => "audit",
             Self::Internal(_) => "internal",
         }
     }
@@ -288,6 +317,7 @@ impl Error {
             Self::Config { .. }
             | Self::CommandNotAllowed { .. }
             | Self::Denied { .. }
+            | Self::Unapproved { .. }
             | Self::Arguments { .. }
             | Self::UnknownTool { .. }
             | Self::UnknownServer { .. }
@@ -300,6 +330,7 @@ impl Error {
             | Self::Conflict { .. }
             | Self::Provider { .. } => Side::Caller,
             Self::Connection { .. }
+            | Self::Login { .. }
             | Self::Timeout { .. }
             | Self::Tool { .. }
             | Self::ToolFailed { .. }
@@ -307,7 +338,7 @@ impl Error {
             | Self::Schema { .. }
             | Self::Protocol { .. }
             | Self::UnknownOutcome { .. } => Side::Server,
-            Self::Internal(_) => Side::Us,
+            Self::Audit { .. } | Self::Internal(_) => Side::Us,
         }
     }
 
@@ -319,7 +350,7 @@ impl Error {
     /// The next step for whoever reads the error.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Config { hint, .. } => hint.clone(),
+            Self::Config { hint, .. } | Self::Login { hint, .. } => hint.clone(),
             Self::CommandNotAllowed { hint, .. }
             | Self::Denied { hint, .. }
             | Self::UnknownTool { hint, .. }
@@ -327,8 +358,11 @@ impl Error {
             | Self::UnknownPrompt { hint, .. }
             | Self::PromptArguments { hint, .. }
             | Self::UnknownServer { hint, .. } => Some(hint.clone()),
+            Self::Unapproved { id, .. } => Some(format!(
+                "nothing was sent; once somebody has allowed it with `wharf approve {id}`, make the same call again"
+            )),
             Self::Auth { server, .. } => Some(format!(
-                "give `{server}` a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
+                "log in: wharf login {server}; or give it a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
             )),
             Self::Timeout { server, .. } => {
                 Some(format!("set a longer `timeout` for `{server}`, or pass one with the call"))
@@ -346,6 +380,10 @@ impl Error {
             Self::Connection { retryable: true, .. } => {
                 Some("nothing was run; the call may be made again".into())
             }
+            Self::Audit { .. } => Some(
+                "nothing was sent; make room for the log or mend it (`wharf audit verify` says where it is), then call again"
+                    .into(),
+            ),
             Self::Protocol { server, .. } => {
                 Some(format!("report it to the maker of `{server}`; `debug = true` shows its traffic"))
             }

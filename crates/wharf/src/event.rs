@@ -3,6 +3,9 @@
 //! In: facts from every room below. Out: a stream for whoever listens. A slow listener loses the oldest events and is
 //! told how many; it never slows a call down. Secrets are redacted before they get here.
 
+mod fact;
+mod trail;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +18,9 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::secret::{Redactor, Secret, erase_credentials, is_credential_name, is_credential_value};
 use crate::text::{Escaped, Foreign};
 use crate::wire::Json;
+
+pub use fact::{Arguments, Fact, Kind, LARGEST_SHOWN, Named, Verdict};
+pub use trail::{Batch, End, Entry, Facts, News, Trail};
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -33,11 +39,15 @@ pub enum Event {
     ToolsChanged {
         /// The server.
         server: ServerName,
+        /// The number of the session that it changed for; `None` where it is everybody\'s.
+        session: Option<u64>,
     },
     /// A server's list of resources changed.
     ResourcesChanged {
         /// The server.
         server: ServerName,
+        /// The number of the session that it changed for; `None` where it is everybody\'s.
+        session: Option<u64>,
     },
     /// A resource that is subscribed to changed, or may have while nobody could hear it.
     ResourceUpdated {
@@ -50,6 +60,8 @@ pub enum Event {
     PromptsChanged {
         /// The server.
         server: ServerName,
+        /// The number of the session that it changed for; `None` where it is everybody\'s.
+        session: Option<u64>,
     },
     /// What a server wanted done on a page was done there.
     PageVisited {
@@ -138,6 +150,41 @@ pub enum Event {
         /// Servers that are shown or called in another way.
         changed: Vec<ServerName>,
     },
+    /// A server's package is being fetched, which may take a while.
+    PackageWanted {
+        /// The server.
+        server: ServerName,
+        /// The package, as it is written.
+        package: String,
+    },
+    /// A server's package was fetched from its registry and is kept.
+    PackageFetched {
+        /// The server.
+        server: ServerName,
+        /// The package.
+        package: Foreign,
+        /// The version that was found.
+        version: Foreign,
+        /// Its hashes; where there is more than one, it is one of them.
+        integrity: Vec<Foreign>,
+        /// How many others it needs.
+        others: usize,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A confined server wanted to reach a host.
+    Egress {
+        /// The server.
+        server: ServerName,
+        /// The host, as far as it could be read.
+        host: Foreign,
+        /// The port; 0 where it could not be read.
+        port: u16,
+        /// The rule that allows it, as it is written.
+        rule: Option<String>,
+        /// What came of it.
+        reached: Reached,
+    },
     /// A tool was called and the call has ended.
     ToolInvoked(Arc<Invocation>),
     /// Somebody was asked whether a tool may be called, and said so or not.
@@ -151,6 +198,25 @@ pub enum Event {
         /// Whether it was allowed.
         allowed: bool,
     },
+}
+
+/// What came of a confined server's wish to reach a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reached {
+    /// It is connected.
+    Opened,
+    /// The connection has ended.
+    Closed {
+        /// How many bytes went to the host.
+        sent: u64,
+        /// How many bytes came from it.
+        received: u64,
+    },
+    /// A rule forbids it; why. Where it was open already, it is cut.
+    Refused(String),
+    /// It is allowed, but did not come about; why.
+    Failed(String),
 }
 
 /// A call that has ended.
@@ -259,32 +325,6 @@ impl Bus {
     }
 }
 
-// === impl Invocation ===
-
-impl Invocation {
-    /// A call to a tool, before anything is known of its end.
-    pub fn of(caller: CallerName, server: ServerName, tool: ToolName, arguments: Redacted) -> Self {
-        let result = Redacted::new(Json::null(), arguments.redactor.clone());
-        let (local, success, error, took) = (false, false, None, Duration::ZERO);
-        let arguments = arguments.kept();
-        Self { caller, server, tool, local, arguments, result, success, error, took }
-    }
-
-    /// The same, with the result. A tool may say again what it was told.
-    #[must_use]
-    pub fn with_result(mut self, result: Json, arguments: &Json) -> Self {
-        let small = arguments.bytes().len() <= KEPT;
-        self.result.json = result;
-        if small {
-            self.result.told = Some(arguments.clone());
-        } else {
-            self.result.redactor = Redacted::new(arguments.clone(), self.result.redactor).secrets();
-        }
-        self.result = self.result.kept();
-        self
-    }
-}
-
 // === impl Redacted ===
 
 impl Redacted {
@@ -293,13 +333,20 @@ impl Redacted {
         Self { json, redactor, told: None }
     }
 
-    /// The same, small enough to wait for whoever listens slowly.
-    fn kept(self) -> Self {
-        let bytes = self.json.bytes().len();
-        if bytes <= KEPT {
-            return self;
-        }
-        Self { json: Json::of(&serde_json::json!({ "omitted": format!("{bytes} bytes") })), ..self }
+    /// What a tool was told and what it said, as an event carries them. A tool may say again what it was told.
+    pub(crate) fn of_call(arguments: &Json, result: &Json, redactor: Redactor) -> (Self, Self) {
+        let (told, eraser) = if arguments.bytes().len() <= KEPT {
+            (Some(arguments.clone()), redactor.clone())
+        } else {
+            (None, Self::new(arguments.clone(), redactor.clone()).secrets())
+        };
+        let said = Self { json: kept(result), redactor: eraser, told };
+        (Self { json: kept(arguments), redactor, told: None }, said)
+    }
+
+    /// All of it, for what must be bound to exactly this. It is never shown.
+    pub(crate) fn unredacted(&self) -> &Json {
+        &self.json
     }
 
     /// Erases the known secrets, and those of what the tool was told.
@@ -351,6 +398,14 @@ impl Redacted {
         let eraser = self.eraser();
         erase(&mut after, &|text| eraser.redact(text).into_owned(), false);
         if before == after { self.json.clone() } else { Json::from(after) }
+    }
+}
+
+/// The same, small enough to wait for whoever listens slowly.
+fn kept(json: &Json) -> Json {
+    match json.bytes().len() {
+        0..=KEPT => json.clone(),
+        bytes => Json::of(&serde_json::json!({ "omitted": format!("{bytes} bytes") })),
     }
 }
 

@@ -41,6 +41,7 @@ pub mod event;
 pub mod config;
 pub mod policy;
 pub mod net;
+pub mod sandbox;
 pub mod connect;
 pub mod catalog;
 pub mod registry;
@@ -50,6 +51,7 @@ pub mod outcome;
 pub mod session;
 pub mod provider;
 pub mod render;
+pub mod store;
 pub mod host;
 pub mod gateway;
 

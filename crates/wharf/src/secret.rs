@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use url::Url;
 use zeroize::Zeroizing;
 
@@ -25,7 +26,17 @@ pub struct SecretUrl {
 
 /// Replaces known secrets in text. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Redactor(Arc<[Secret]>);
+pub struct Redactor {
+    known: Arc<[Secret]>,
+    live: Arc<[LiveSecrets]>,
+}
+
+/// Secrets that come while they are searched for: tokens that are renewed. Cheap to clone; the clones are one list.
+#[derive(Clone, Default)]
+pub struct LiveSecrets(Arc<ArcSwap<Vec<Secret>>>);
+
+/// So many forms of live secrets are remembered; older ones have ended.
+const MOST_LIVE: usize = 64;
 
 /// Shorter values are not searched for: erasing every `1` or `on` would make a text unreadable and hide nothing.
 const SHORTEST_REDACTED: usize = 6;
@@ -120,7 +131,14 @@ impl Redactor {
         let mut known: Vec<Secret> = secrets.into_iter().flat_map(|s| forms(s.expose())).collect();
         known.sort_by(|a, b| a.expose().cmp(b.expose()));
         known.dedup();
-        Self(known.into())
+        Self { known: known.into(), live: Arc::default() }
+    }
+
+    /// Knows these as well, as they come.
+    #[must_use]
+    pub fn and_live(mut self, live: &LiveSecrets) -> Self {
+        self.live = self.live.iter().chain([live]).cloned().collect();
+        self
     }
 
     /// The text with every known secret as `***`. Secrets that overlap are erased together.
@@ -132,9 +150,11 @@ impl Redactor {
     /// erased as well: what is cut first could not be recognised any more.
     pub fn redact_beginning<'a>(&self, text: &'a str, max: usize) -> Cow<'a, str> {
         let end = text.floor_char_boundary(max);
-        let longest = self.0.iter().map(|secret| secret.expose().len()).max().unwrap_or_default();
+        let live: Vec<Arc<Vec<Secret>>> = self.live.iter().map(|live| live.0.load_full()).collect();
+        let all = || self.known.iter().chain(live.iter().flat_map(|live| live.iter()));
+        let longest = all().map(|secret| secret.expose().len()).max().unwrap_or_default();
         let searched = &text[..text.ceil_char_boundary(end.saturating_add(longest))];
-        let found = self.0.iter().flat_map(|secret| occurrences(searched, secret.expose()));
+        let found = all().flat_map(|secret| occurrences(searched, secret.expose()));
         let mut found: Vec<Range<usize>> = found.filter(|place| place.start < end).collect();
         if found.is_empty() {
             return Cow::Borrowed(&text[..end]);
@@ -156,10 +176,32 @@ impl Redactor {
 
     /// Knows the secrets of all of these.
     pub fn of_all(redactors: impl IntoIterator<Item = Self>) -> Self {
-        let mut known: Vec<Secret> = redactors.into_iter().flat_map(|r| r.0.to_vec()).collect();
+        let all: Vec<Self> = redactors.into_iter().collect();
+        let mut known: Vec<Secret> = all.iter().flat_map(|r| r.known.to_vec()).collect();
         known.sort_by(|a, b| a.expose().cmp(b.expose()));
         known.dedup();
-        Self(known.into())
+        Self { known: known.into(), live: all.iter().flat_map(|r| r.live.to_vec()).collect() }
+    }
+}
+
+// === impl LiveSecrets ===
+
+impl LiveSecrets {
+    /// Knows these, too, from now on.
+    pub fn add(&self, secrets: impl IntoIterator<Item = Secret>) {
+        let new: Vec<Secret> = secrets.into_iter().flat_map(|secret| forms(secret.expose())).collect();
+        self.0.rcu(|known| {
+            let mut all: Vec<Secret> = Vec::clone(known);
+            all.extend(new.iter().filter(|secret| !known.contains(secret)).cloned());
+            all.drain(..all.len().saturating_sub(MOST_LIVE));
+            all
+        });
+    }
+}
+
+impl fmt::Debug for LiveSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
     }
 }
 
@@ -201,7 +243,7 @@ fn percent_decoded(text: &str) -> String {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redactor({} secrets)", self.0.len())
+        write!(f, "Redactor({} secrets)", self.known.len())
     }
 }
 

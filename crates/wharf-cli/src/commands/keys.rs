@@ -156,7 +156,7 @@ fn day(time: SystemTime) -> String {
 }
 
 /// `12h`, `90d`, `4w`, `1y`.
-fn lifetime(text: &str) -> Result<Duration, String> {
+pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     const DAY: u64 = 24 * 60 * 60;
     let wrong = || "write it like 12h, 90d or 1y".to_owned();
     let unit = text.chars().last().ok_or_else(wrong)?;

@@ -1,6 +1,8 @@
 //! One file a command. The doc comments of its arguments are its help.
 
 pub(crate) mod add;
+pub(crate) mod approve;
+pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod codegen;

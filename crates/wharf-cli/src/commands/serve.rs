@@ -54,9 +54,18 @@ pub(crate) struct ServeArgs {
     /// Let web pages of this origin call, like `https://app.example.org`; may be given again
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+    /// Serve with so many threads: one answers a single caller soonest, more serve more callers; half of the cores by default
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: Option<u8>,
 }
 
 impl ServeArgs {
+    /// With how many threads to serve. One caller is answered soonest by one.
+    pub(crate) fn threads(&self) -> usize {
+        let half = || std::thread::available_parallelism().map_or(1, |cores| cores.get() / 2).clamp(1, 16);
+        self.threads.map_or_else(half, usize::from)
+    }
+
     pub(crate) async fn run(self, app: &App) -> Result<()> {
         let mut setup = app.setup()?;
         if self.stdio {

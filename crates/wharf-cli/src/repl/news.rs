@@ -48,7 +48,7 @@ fn one(ui: &Ui, event: Event, up: &mut HashMap<ServerName, bool>) {
         }
         Event::Log { level, .. } if level.raw() == "debug" => {}
         Event::Log { server, level, data } => ui.detail(format_args!("{server} {level}: {data}")),
-        Event::ToolsChanged { server } => ui.detail(format_args!("{server} has other tools now")),
+        Event::ToolsChanged { server, .. } => ui.detail(format_args!("{server} has other tools now")),
         _ => {}
     }
 }

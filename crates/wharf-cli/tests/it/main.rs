@@ -6,6 +6,7 @@
     reason = "a test may fail loudly"
 )]
 
+mod audit;
 mod call;
 mod clients;
 mod codegen;

@@ -72,6 +72,12 @@ impl Puppet {
         self.tool(honest::plain_tool(name))
     }
 
+    /// Adds a tool that takes any object, for legacy clients with this capability.
+    #[must_use]
+    pub fn tool_for(self, capability: &str, name: &str) -> Self {
+        self.with(|s| s.tools_for.entry(capability.to_owned()).or_default().push(honest::plain_tool(name)))
+    }
+
     /// Scripts a request: `tool:NAME`, or a method.
     #[must_use]
     pub fn on(self, key: &str, steps: impl Into<Vec<Step>>) -> Self {

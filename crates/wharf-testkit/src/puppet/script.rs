@@ -20,6 +20,8 @@ pub struct Script {
     pub server_info: Option<Value>,
     /// Its tools as they stand on the wire. Defaults to one tool, `echo`.
     pub tools: Vec<Value>,
+    /// Further tools that it shows only to legacy clients with a capability, by its name.
+    pub tools_for: BTreeMap<String, Vec<Value>>,
     /// That many more tools, `t0`, `t1`, …
     pub many_tools: usize,
     /// Tools per page. Defaults to all on one.

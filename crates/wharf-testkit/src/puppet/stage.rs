@@ -150,6 +150,12 @@ impl Stage {
         };
         let is_request = envelope.id.is_some();
         let request = Request::new(envelope.id, method, envelope.params.as_deref());
+        if request.method == "initialize" {
+            let able =
+                |(capability, _): &(&String, _)| request.params["capabilities"].get(*capability).is_some();
+            let further = self.script.tools_for.iter().filter(able).flat_map(|(_, tools)| tools.clone());
+            self.tools.lock().unwrap().extend(further);
+        }
         if let Some((key, steps)) = self.scripted(&request) {
             let (stage, steps, key) = (Arc::clone(self), steps.clone(), key.to_owned());
             let request = Request { method: key, ..request };

@@ -142,8 +142,13 @@ impl Asker for Decline {
         Offers::default()
     }
 
-    fn ask(&self, _: &ServerName, _: Question) -> Answered {
-        Box::pin(std::future::ready(Answer::Decline))
+    fn ask(&self, _: &ServerName, question: Question) -> Answered {
+        let answer = match question {
+            // Nobody is here: somebody elsewhere may say yes.
+            Question::Consent(_) => Answer::Cancel,
+            _ => Answer::Decline,
+        };
+        Box::pin(std::future::ready(answer))
     }
 }
 
@@ -227,12 +232,17 @@ pub async fn answer(
     }
 }
 
-/// Asks whether a call may be made: a permit, or the refusal. Everything but a plain yes is a no.
-pub async fn consent(
-    asker: &Arc<dyn Asker>,
-    wanted: Wanted,
-    arguments: Redacted,
-) -> (crate::error::Result<CallPermit>, Option<Reach>) {
+/// What came of asking whether a call may be made.
+#[derive(Debug)]
+pub enum Consented {
+    /// Somebody said yes, so far, or no.
+    Said(crate::error::Result<CallPermit>, Option<Reach>),
+    /// Nobody was there to say anything.
+    Nothing(Wanted),
+}
+
+/// Asks whether a call may be made. Everything but a plain yes is a no; a question that was closed is not answered.
+pub async fn consent(asker: &Arc<dyn Asker>, wanted: Wanted, arguments: Redacted) -> Consented {
     let (caller, tool) = (wanted.caller().clone(), wanted.tool().clone());
     let question = Consent {
         caller,
@@ -242,8 +252,9 @@ pub async fn consent(
         reason: wanted.flow().map(crate::policy::FlowReason::words),
     };
     match asker.ask(wanted.server(), Question::Consent(question)).await {
-        Answer::Allow(reach) => (wanted.allowed(reach), Some(reach)),
-        _ => (Err(wanted.refused()), None),
+        Answer::Allow(reach) => Consented::Said(wanted.allowed(reach), Some(reach)),
+        Answer::Cancel => Consented::Nothing(wanted),
+        _ => Consented::Said(Err(wanted.refused()), None),
     }
 }
 

@@ -36,13 +36,13 @@ pub struct Relayed {
 pub type OnLog = Arc<dyn Fn(&Json) + Send + Sync>;
 
 /// Results that are no end of the matter, and that a caller may be able to make something of.
-const UNFINISHED: [&str; 2] = ["\"input_required\"", "\"task\""];
+const UNFINISHED: [&[u8]; 2] = [b"\"input_required\"", b"\"task\""];
 
 impl Relayed {
     /// Whether a result is the caller's to go on with, and not ours.
     pub(crate) fn returns(&self, result: &Json) -> bool {
-        let kind = || result.member("resultType");
-        self.returns_questions && kind().is_some_and(|kind| UNFINISHED.contains(&kind.as_str()))
+        let [kind] = if self.returns_questions { result.peek(["resultType"]) } else { [None] };
+        kind.is_some_and(|kind| UNFINISHED.contains(&kind))
     }
 
     /// Whether the caller cannot be asked anything and wants to hear nothing: then one caller is like another.

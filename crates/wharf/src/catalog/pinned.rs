@@ -116,6 +116,8 @@ struct DefinitionOnDisk {
 const VERSION: u32 = 1;
 /// The largest file that is read: ten thousand definitions of good length.
 pub const CATALOGUE_MAX: usize = 64 * 1024 * 1024;
+/// How many catalogues are kept for the life of the process: callers may make up what servers are told of them.
+const REMEMBERED: usize = 1000;
 /// How deep a definition may be nested.
 const DEPTH: usize = 127;
 
@@ -292,6 +294,19 @@ impl PinKey {
         Self { identity: common.hash(), local: Some(local.hash()) }
     }
 
+    /// The same server as it shows itself to whoever says this of itself: a legacy server may offer more to clients that
+    /// can be asked something. Nothing said is what everybody sees.
+    #[must_use]
+    pub fn shown_to(self, capabilities: &Json) -> Self {
+        if *capabilities == Json::empty_object() {
+            return self;
+        }
+        let mut parts = Parts::default();
+        parts.add(&self.identity);
+        parts.add(&fingerprint(capabilities));
+        Self { identity: parts.hash(), ..self }
+    }
+
     /// Whether what was seen with this key holds for a server with the other.
     pub fn fits(&self, other: &Self) -> bool {
         let same_machine = self.local.is_none() || other.local.is_none() || self.local == other.local;
@@ -330,6 +345,12 @@ impl CatalogStore for CatalogMemory {
 
     fn put(&self, server: &ServerName, pinned: &Pinned) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert((server.clone(), pinned.key.clone()), pinned.clone());
+        let key = (server.clone(), pinned.key.clone());
+        if known.len() >= REMEMBERED && !known.contains_key(&key) {
+            // Any will do: it is only ever a shortcut.
+            let any = known.keys().next().cloned();
+            any.and_then(|any| known.remove(&any));
+        }
+        known.insert(key, pinned.clone());
     }
 }

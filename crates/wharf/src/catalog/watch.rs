@@ -30,6 +30,8 @@ pub struct Watchers(Arc<Inner>);
 pub struct Subscription {
     updates: broadcast::Receiver<Update>,
     hold: Hold,
+    /// What must not go before it.
+    _kept: Option<Box<dyn std::fmt::Debug + Send + Sync>>,
 }
 
 /// A resource changed, or may have while nobody could hear it: read it again.
@@ -55,9 +57,12 @@ struct Watched {
     number: u64,
     users: usize,
     tell: broadcast::Sender<Update>,
-    /// How it is held at the server. Locked while that changes, so that the server hears one thing after another.
-    grip: Arc<tokio::sync::Mutex<Option<Grip>>>,
+    /// How it is held at the server, over each connection to it. Locked while that changes, so that the server hears one
+    /// thing after another.
+    grips: Grips,
 }
+
+type Grips = Arc<tokio::sync::Mutex<Vec<Grip>>>;
 
 /// A subscription at a server.
 #[derive(Debug)]
@@ -97,10 +102,11 @@ impl Watchers {
         Part::Subscriptions.require(connection)?;
         let key = (connection.server().clone(), uri.to_owned());
         // Registered first: the server may tell of a change before it has agreed.
-        let (subscription, grip) = self.register(key.clone());
-        let mut grip = grip.lock().await;
-        if grip.as_ref().is_none_or(|grip| !grip.is_on(connection)) {
-            *grip = Some(self.take(connection, &key, timeout).await?);
+        let (subscription, grips) = self.register(key.clone());
+        let mut grips = grips.lock().await;
+        grips.retain(Grip::holds);
+        if !grips.iter().any(|grip| grip.is_on(connection)) {
+            grips.push(self.take(connection, &key, timeout).await?);
         }
         Ok(subscription)
     }
@@ -142,50 +148,55 @@ impl Watchers {
         for (key, watched) in lost {
             let (watchers, connection) = (self.clone(), connection.downgrade());
             tokio::spawn(async move {
-                let mut grip = watched.grip.lock().await;
-                if forgotten {
-                    *grip = None;
+                let mut grips = watched.grips.lock().await;
+                let Some(connection) = connection.upgrade() else { return };
+                grips.retain(|grip| grip.holds() && !(forgotten && grip.is_on(&connection)));
+                // Over another connection to the same server nothing was missed.
+                let missed = forgotten || grips.is_empty();
+                if watchers.retake(&connection, &key, &mut grips, timeout).await && missed {
+                    watchers.heard(&key.0, &key.1);
                 }
-                watchers.retake(connection, &key, &mut grip, timeout).await;
             });
         }
     }
 
+    /// True if it is held now and was not.
     async fn retake(
         &self,
-        connection: WeakConnection,
+        connection: &Connection,
         key: &Key,
-        grip: &mut Option<Grip>,
+        grips: &mut Vec<Grip>,
         timeout: Duration,
-    ) {
-        let Some(connection) = connection.upgrade() else { return };
-        if self.0.users(key) == 0 || grip.as_ref().is_some_and(|grip| grip.is_on(&connection)) {
-            return;
+    ) -> bool {
+        if self.0.users(key) == 0 || grips.iter().any(|grip| grip.is_on(connection)) {
+            return false;
         }
-        match self.take(&connection, key, timeout).await {
+        match self.take(connection, key, timeout).await {
             Ok(taken) => {
-                *grip = Some(taken);
-                self.heard(&key.0, &key.1);
+                grips.push(taken);
+                return true;
             }
             // Lost again: whoever makes the next connection comes here again.
             Err(_) if !connection.is_open() => {}
+            Err(_) if !grips.is_empty() => {}
             Err(error) => self.0.give_up(key, &format!("it was not subscribed to again: {error}")),
         }
+        false
     }
 
-    fn register(&self, key: Key) -> (Subscription, Arc<tokio::sync::Mutex<Option<Grip>>>) {
+    fn register(&self, key: Key) -> (Subscription, Grips) {
         let mut all = self.0.lock();
         let fresh = || Watched {
             number: self.0.next.fetch_add(1, Ordering::Relaxed),
             users: 0,
             tell: broadcast::channel(BACKLOG).0,
-            grip: Arc::default(),
+            grips: Arc::default(),
         };
         let watched = all.entry(key.clone()).or_insert_with(fresh);
         watched.users += 1;
         let updates = watched.tell.subscribe();
         let hold = Hold { inner: Arc::downgrade(&self.0), key, number: watched.number };
-        (Subscription { updates, hold }, Arc::clone(&watched.grip))
+        (Subscription { updates, hold, _kept: None }, Arc::clone(&watched.grips))
     }
 
     async fn take(&self, connection: &Connection, key: &Key, timeout: Duration) -> Result<Grip> {
@@ -252,11 +263,11 @@ impl Inner {
 
     /// One user less. With the last one, the server is told, unless another came meanwhile.
     async fn release(self: Arc<Self>, key: Key, watched: Watched) {
-        let mut grip = watched.grip.lock().await;
+        let mut grips = watched.grips.lock().await;
         if self.users(&key) > 0 {
             return;
         }
-        if let Some(grip) = grip.take() {
+        for grip in grips.drain(..) {
             grip.let_go(&key.1).await;
         }
         let mut all = self.lock();
@@ -269,6 +280,11 @@ impl Inner {
 // === impl Grip ===
 
 impl Grip {
+    /// Whether its connection is still there.
+    fn holds(&self) -> bool {
+        self.on.upgrade().is_some_and(|held| held.is_open())
+    }
+
     fn is_on(&self, connection: &Connection) -> bool {
         self.on.upgrade().is_some_and(|held| held.number() == connection.number())
     }
@@ -308,6 +324,11 @@ impl Drop for Hold {
 // === impl Subscription ===
 
 impl Subscription {
+    /// The same, and this is held as long as it is.
+    pub(crate) fn keeping(self, kept: impl std::fmt::Debug + Send + Sync + 'static) -> Self {
+        Self { _kept: Some(Box::new(kept)), ..self }
+    }
+
     /// The server.
     pub fn server(&self) -> &ServerName {
         &self.hold.key.0

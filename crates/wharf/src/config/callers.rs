@@ -1,7 +1,8 @@
 //! The `[callers]` table: what each caller of the gateway is given.
 //!
 //! In: the table of a `wharf.toml`. Out: rules that speak of servers and of tools by their original names. What is not
-//! given is not there; what is taken away with `!` stays away. Judging by them is `policy`'s.
+//! given is not there; what is taken away with `!` stays away; what stands in `ask` needs somebody's yes for each call.
+//! Judging by them is `policy`'s.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +26,14 @@ pub struct CallerTable {
 pub struct CallerRules {
     pub(crate) servers: Vec<ServerRule>,
     pub(crate) tools: Vec<ToolRule>,
+    pub(crate) ask: Vec<ToolPattern>,
+}
+
+/// Tools of servers: `git/push`, `git/push*`, `*/delete*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolPattern {
+    server: Pattern,
+    tool: Pattern,
 }
 
 /// A server with everything it has, given or taken away.
@@ -52,7 +61,7 @@ pub(crate) struct Pattern {
 
 /// The entry of every caller that has none.
 const OTHERS: &str = "*";
-const KEYS: [&str; 2] = ["servers", "tools"];
+const KEYS: [&str; 3] = ["servers", "tools", "ask"];
 
 // === impl CallerTable ===
 
@@ -100,12 +109,21 @@ impl CallerRules {
     ) -> Result<Self> {
         let servers = servers.into_iter().map(ServerRule::parse).collect::<Result<_, String>>();
         let tools = tools.into_iter().map(ToolRule::parse).collect::<Result<_, String>>();
-        Ok(Self { servers: servers.map_err(Error::config)?, tools: tools.map_err(Error::config)? })
+        let (servers, tools) = (servers.map_err(Error::config)?, tools.map_err(Error::config)?);
+        Ok(Self { servers, tools, ask: Vec::new() })
+    }
+
+    /// The same, with tools for which somebody is asked at each call: `git/push`, `git/push*`.
+    pub fn asking<'a>(mut self, tools: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        let ask = tools.into_iter().map(ToolPattern::parse).collect::<Result<_, String>>();
+        self.ask = ask.map_err(Error::config)?;
+        Ok(self)
     }
 
     /// The servers that are meant by their whole names.
     fn named(&self) -> Vec<&str> {
         let patterns = self.servers.iter().map(|r| &r.server).chain(self.tools.iter().map(|r| &r.server));
+        let patterns = patterns.chain(self.ask.iter().map(|pattern| &pattern.server));
         patterns.filter(|pattern| !pattern.open).map(|pattern| pattern.text.as_str()).collect()
     }
 }
@@ -129,11 +147,16 @@ fn read(caller: &Entry, source: &Source) -> Result<CallerRules, Box<Problem>> {
                     rules.tools.push(ToolRule::parse(text).map_err(|why| at(span, why))?);
                 }
             }
+            "ask" => {
+                for (text, span) in texts_at(entry, source)? {
+                    rules.ask.push(ToolPattern::parse(text).map_err(|why| at(span, why))?);
+                }
+            }
             unknown => {
                 let message = format!("unknown rule {} of caller {}", shown(unknown), shown(&caller.key));
                 let hint = match nearest(unknown, KEYS) {
                     Some(name) => format!("did you mean `{name}`?"),
-                    None => "the rules are `servers` and `tools`".to_owned(),
+                    None => "the rules are `servers`, `tools` and `ask`".to_owned(),
                 };
                 return Err(Box::new(source.problem(&entry.key_span, message).hint(hint)));
             }
@@ -163,6 +186,24 @@ impl ToolRule {
             return Err(format!("{} must be written `server/tool`; `server/*` is every tool", shown(text)));
         };
         Ok(Self { gives, server: Pattern::of_server(server)?, tool: Pattern::parse(tool)? })
+    }
+}
+
+// === impl ToolPattern ===
+
+impl ToolPattern {
+    /// Reads a pattern as it is written in a file.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let rule = ToolRule::parse(text)?;
+        match rule.gives {
+            true => Ok(Self { server: rule.server, tool: rule.tool }),
+            false => Err(format!("{}: nothing can be taken out of `ask`", shown(text))),
+        }
+    }
+
+    /// Whether a tool is meant.
+    pub fn fits(&self, server: &str, tool: &str) -> bool {
+        self.server.fits(server) && self.tool.fits(tool)
     }
 }
 

@@ -17,7 +17,7 @@ use super::node::{Entry, Node, Span, Value};
 use super::problem::{Problem, shown};
 use super::server::{Connect, Origin, ServerConfig, Share, Transport};
 use super::source::Source;
-use super::{duration, transport};
+use super::{duration, oauth, transport};
 
 /// What an entry means.
 #[derive(Debug)]
@@ -119,6 +119,7 @@ impl<'a> Reader<'a> {
         server.share = self.choice(&fields, "share", &share);
         let connect = [("lazy", Connect::Lazy), ("eager", Connect::Eager), ("manual", Connect::Manual)];
         server.connect = self.choice(&fields, "connect", &connect).unwrap_or_default();
+        server.oauth = oauth::read(self, &fields)?;
         server.sandbox = self.text(&fields, "sandbox").map(str::to_owned);
         server.origin =
             Origin::File { path: self.source.path.clone(), line: self.source.line_of(entry.key_span.start) };

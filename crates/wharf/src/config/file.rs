@@ -22,6 +22,8 @@ pub(super) struct Parts<'a> {
     pub(super) callers: Option<&'a Entry>,
     pub(super) gateway: Option<&'a Entry>,
     pub(super) flow: Option<&'a Node>,
+    pub(super) audit: Option<&'a Entry>,
+    pub(super) approvals: Option<&'a Entry>,
     /// Names that are none.
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
@@ -58,7 +60,9 @@ pub(super) fn parts<'a>(tree: &'a Node, source: &Source) -> Result<Parts<'a>, Bo
             (Format::Toml, "callers") => parts.callers = Some(entry),
             (Format::Toml, "gateway") => parts.gateway = Some(entry),
             (Format::Toml, "flow") => parts.flow = Some(&entry.node),
-            (Format::Json, "callers" | "gateway") => {
+            (Format::Toml, "audit") => parts.audit = Some(entry),
+            (Format::Toml, "approvals") => parts.approvals = Some(entry),
+            (Format::Json, "callers" | "gateway" | "audit" | "approvals") => {
                 let message = format!("{} is not taken from an `.mcp.json`", shown(&entry.key));
                 let hint = "say it in your own wharf.toml";
                 return Err(Box::new(source.problem(&entry.key_span, message).hint(hint)));
@@ -82,10 +86,13 @@ fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
     let problem = source.problem(&entry.key_span, format!("unknown key {} in wharf.toml", shown(key)));
     match key {
         "mcp_servers" | "mcpServers" | "servers" => problem.hint("a server is a table `[mcp.NAME]`"),
-        _ => match nearest(key, ["mcp", "policy", "limits", "callers", "gateway", "flow"]) {
+        _ => match nearest(
+            key,
+            ["mcp", "policy", "limits", "callers", "gateway", "flow", "audit", "approvals"],
+        ) {
             Some(name) => problem.hint(format!("did you mean `{name}`?")),
             None => problem.hint(
-                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]`, `[gateway]` and `[flow]`",
+                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]`, `[gateway]`, `[flow]`, `[audit]` and `[approvals]`",
             ),
         },
     }

@@ -28,7 +28,7 @@ const fn field(name: &'static str, of: For) -> Field {
     Field { name, also: &[], in_json: &[], of }
 }
 
-static FIELDS: [Field; 20] = [
+static FIELDS: [Field; 21] = [
     field("command", For::Program),
     field("args", For::Program),
     Field { also: &["environment"], ..field("env", For::Program) },
@@ -36,6 +36,7 @@ static FIELDS: [Field; 20] = [
     field("cwd", For::Program),
     Field { in_json: &["serverUrl"], ..field("url", For::Endpoint) },
     field("headers", For::Endpoint),
+    field("oauth", For::Endpoint),
     field("path", For::Socket),
     Field { also: &["type"], ..field("transport", For::Any) },
     field("enabled", For::Any),
@@ -75,13 +76,12 @@ const SILENT: [&str; 16] = [
 ];
 
 /// Other clients' fields that would have changed what happens, and what to do instead.
-const EXPLAINED: [(&str, &str); 13] = [
+const EXPLAINED: [(&str, &str); 12] = [
     ("headersHelper", "is not supported: give the headers in `headers`, with `${VAR}` for a secret"),
     ("envFile", "is not supported: give the variables in `env`, or name them in `env_passthrough`"),
-    ("oauth", "is not supported yet: give a token in `headers`"),
-    ("auth", "is not supported yet: give a token in `headers`"),
-    ("authentication", "is not supported yet: give a token in `headers`"),
-    ("authProviderType", "is not supported yet: give a token in `headers`"),
+    ("auth", "has no effect: log in with `wharf login`, or give a token in `headers`"),
+    ("authentication", "has no effect: log in with `wharf login`, or give a token in `headers`"),
+    ("authProviderType", "has no effect: log in with `wharf login`, or give a token in `headers`"),
     ("apiKey", "is not supported: give the key in `headers`, with `${VAR}` for the secret"),
     ("requestOptions", "is not supported: give the headers in `headers`"),
     ("sandboxEnabled", "is another client's sandbox and has no effect here"),

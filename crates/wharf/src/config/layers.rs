@@ -14,6 +14,8 @@ use crate::error::Result;
 use crate::names::ServerName;
 use crate::wire::Limits;
 
+use super::approvals::ApprovalSettings;
+use super::audit::AuditSettings;
 use super::callers::CallerTable;
 use super::edit::Format;
 use super::fields::{Environment, Meaning, Reader};
@@ -62,6 +64,10 @@ pub struct Config {
     pub gateway: GatewaySettings,
     /// What holds private data, reaches the open world, or destroys.
     pub flow: FlowSettings,
+    /// Where the record is kept.
+    pub audit: AuditSettings,
+    /// How calls that somebody must allow are waited for.
+    pub approvals: ApprovalSettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
     pub problems: Vec<Problem>,
     /// What is doubtful, but changed nothing.
@@ -217,12 +223,12 @@ impl Layers<'_> {
         }
         let (mut callers, mut gateway) = (self.config.callers.clone(), self.config.gateway.clone());
         if let Some(entry) = parts.callers {
-            own_only(entry, source, is_project)?;
+            own_only(entry, source, is_project, "who calls the gateway")?;
             let table = callers.get_or_insert_default();
             table.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
         if let Some(entry) = parts.gateway {
-            own_only(entry, source, is_project)?;
+            own_only(entry, source, is_project, "who calls the gateway")?;
             gateway.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
         let mut flow = self.config.flow.clone();
@@ -230,11 +236,23 @@ impl Layers<'_> {
             // A label only ever takes away, so a project may give some too.
             flow.apply(node, source).map_err(Refusal::Invalid)?;
         }
+        let mut audit = self.config.audit.clone();
+        if let Some(entry) = parts.audit {
+            own_only(entry, source, is_project, "what is on record")?;
+            audit.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
+        let mut approvals = self.config.approvals.clone();
+        if let Some(entry) = parts.approvals {
+            own_only(entry, source, is_project, "who allows calls")?;
+            approvals.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
         self.config.policy = policy;
         self.config.flow = flow;
+        self.config.approvals = approvals;
         self.config.limits = limits;
         self.config.callers = callers;
         self.config.gateway = gateway;
+        self.config.audit = audit;
         Ok(())
     }
 
@@ -330,12 +348,12 @@ impl Layers<'_> {
     }
 }
 
-/// Who may call, and what, is not a project's to say.
-fn own_only(entry: &Entry, source: &Source, is_project: bool) -> Result<(), Refusal> {
+/// Who may call, and what, and what is kept of it, is not a project's to say.
+fn own_only(entry: &Entry, source: &Source, is_project: bool, what: &str) -> Result<(), Refusal> {
     if !is_project {
         return Ok(());
     }
-    let message = format!("a project's file may not say who calls the gateway: `{}`", entry.key);
+    let message = format!("a project's file may not say {what}: `{}`", entry.key);
     let hint = "say it in your own wharf.toml, or take it out of the project's";
     Err(Refusal::Widens(Box::new(source.problem(&entry.key_span, message).hint(hint))))
 }

@@ -7,7 +7,9 @@
 //! The way of a file: `read` (bytes) → `format_toml` or `format_json` (a tree with places) → `file` (its parts) →
 //! `fields` and `transport` (one server) → `layers` (all files together).
 
+mod approvals;
 mod args;
+mod audit;
 mod callers;
 mod duration;
 pub mod edit;
@@ -24,6 +26,7 @@ mod known;
 mod layers;
 mod limits;
 mod node;
+mod oauth;
 mod pending;
 mod policy;
 mod problem;
@@ -33,7 +36,9 @@ mod source;
 mod transport;
 mod trust;
 
-pub use callers::{CallerRules, CallerTable};
+pub use approvals::ApprovalSettings;
+pub use audit::AuditSettings;
+pub use callers::{CallerRules, CallerTable, ToolPattern};
 pub use edit::Format;
 pub use flow::{FlowLabel, FlowSettings};
 pub use folders::find_folders;
@@ -42,7 +47,7 @@ pub use keys::{KeyStore, StoredKey};
 pub use layers::{Config, Sources, load};
 pub use policy::{PackageRule, PolicySettings, ScanRule};
 pub use problem::{Place, Problem};
-pub use server::{Connect, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
+pub use server::{Connect, OAuth, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
 pub use trust::{PendingFile, PendingServer, TrustStore};
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! In: the table of a `wharf.toml`. Out: plain settings for the `policy` room, which decides. An unknown key or a
 //! wrong type refuses the whole load. A project's file may only take away: [`narrow`] says which keys would widen.
 
+use super::callers::ToolPattern;
 use super::node::{Entry, Node, Span, Value};
 use super::problem::{Problem, nearest, shown};
 use super::source::Source;
@@ -30,6 +31,8 @@ pub struct PolicySettings {
     /// What is done about what the scan finds. `None` means it was not said: then what servers offer is scanned and
     /// reported, and results are not looked at.
     pub scan: Option<ScanRule>,
+    /// Tools for which somebody is asked at each call of an agent or a caller. Defaults to none.
+    pub ask: Vec<ToolPattern>,
 }
 
 /// What is done about what the scan finds in what servers offer and answer. Each does more than the one before it.
@@ -57,7 +60,7 @@ pub enum PackageRule {
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "strict",
     "commands",
     "extend_defaults",
@@ -66,6 +69,7 @@ const KEYS: [&str; 8] = [
     "arguments_allow",
     "private_networks",
     "scan",
+    "ask",
 ];
 
 // === impl PolicySettings ===
@@ -82,6 +86,7 @@ impl Default for PolicySettings {
             arguments_allow: Vec::new(),
             private_networks: false,
             scan: None,
+            ask: Vec::new(),
         }
     }
 }
@@ -97,6 +102,7 @@ struct Written {
     arguments_allow: Option<Vec<Vec<String>>>,
     private_networks: Option<bool>,
     scan: Option<ScanRule>,
+    ask: Option<Vec<ToolPattern>>,
 }
 
 /// Applies the table of a file that may say anything: the user's own, or one named on the command line.
@@ -124,6 +130,9 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
         to.private_networks = private;
     }
     to.scan = written.scan.or(to.scan);
+    if let Some(ask) = written.ask {
+        to.ask = ask;
+    }
     Ok(())
 }
 
@@ -189,6 +198,8 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
         }
         next.scan = Some(scan);
     }
+    // To be asked more often is to be allowed less.
+    next.ask.extend(written.ask.into_iter().flatten());
     *to = next;
     Ok(())
 }
@@ -260,6 +271,7 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "arguments_allow" => written.arguments_allow = Some(command_lines(entry, source)?),
             "private_networks" => written.private_networks = Some(flag(entry, source)?),
             "scan" => written.scan = Some(scan_rule(entry, source)?),
+            "ask" => written.ask = Some(patterns(entry, source)?),
             unknown => {
                 let message = format!("unknown rule {} in `[policy]`", shown(unknown));
                 let problem = source.problem(&entry.key_span, message);
@@ -314,6 +326,11 @@ pub(super) fn texts_at<'e>(
         }
     };
     items.iter().map(text).collect()
+}
+
+fn patterns(entry: &Entry, source: &Source) -> Result<Vec<ToolPattern>, Box<Problem>> {
+    let read = |(text, span)| ToolPattern::parse(text).map_err(|why| wrong(source, span, why));
+    texts_at(entry, source)?.into_iter().map(read).collect()
 }
 
 fn package_rule(entry: &Entry, source: &Source) -> Result<PackageRule, Box<Problem>> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
+use url::Url;
 
 use crate::error::{Error, Result};
 use crate::names::ServerName;
@@ -35,6 +36,8 @@ pub struct ServerConfig {
     pub connect: Connect,
     /// Who may use one connection together. `None` leaves it to the transport and the era.
     pub share: Option<Share>,
+    /// Who we are where somebody logs in at it.
+    pub oauth: OAuth,
     /// The sandbox profile it is to run in.
     pub sandbox: Option<String>,
     /// Where it was written.
@@ -81,6 +84,23 @@ pub struct Remote {
     pub url: SecretUrl,
     /// Headers that go with every request.
     pub headers: IndexMap<String, Secret>,
+}
+
+/// How Wharf logs in at a server. Everything has a default: most servers need nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OAuth {
+    /// The client that was registered by hand at the authorization server.
+    pub client_id: Option<String>,
+    /// Its secret, if it has one.
+    pub client_secret: Option<Secret>,
+    /// The address of the document that describes us, for authorization servers that take one.
+    pub client_metadata_url: Option<Url>,
+    /// The only authorization server that is logged in at.
+    pub issuer: Option<String>,
+    /// What a token is asked to be good for, where the server does not say.
+    pub scopes: Vec<String>,
+    /// The port that the browser comes back to. Defaults to any that is free.
+    pub callback_port: Option<u16>,
 }
 
 /// A socket in the file system to reach.
@@ -144,6 +164,7 @@ impl ServerConfig {
             disabled_tools: Vec::new(),
             connect: Connect::Lazy,
             share: None,
+            oauth: OAuth::default(),
             sandbox: None,
             origin: Origin::Given,
         }
@@ -198,7 +219,8 @@ impl ServerConfig {
         match &self.transport {
             Transport::Stdio(stdio) => Redactor::new(stdio.env.values().cloned()),
             Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
-                Redactor::new(remote.headers.values().cloned().chain(remote.url.secrets()))
+                let headers = remote.headers.values().cloned();
+                Redactor::new(headers.chain(remote.url.secrets()).chain(self.oauth.client_secret.clone()))
             }
             Transport::Unix(_) => Redactor::new([]),
         }
@@ -230,6 +252,9 @@ impl ServerConfig {
                     .headers
                     .iter()
                     .for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
+                part("oauth");
+                part(self.oauth.client_id.as_deref().unwrap_or_default());
+                part(self.oauth.client_metadata_url.as_ref().map_or("", Url::as_str));
             }
         }
         hash.finalize().into()

@@ -357,7 +357,7 @@ fn table<'e>(reader: &mut Reader<'_>, entry: &'e Entry) -> Option<&'e [Entry]> {
 }
 
 /// A value of `env` or `headers`: a secret, whether it was written or expanded.
-fn secret(reader: &mut Reader<'_>, entry: &Entry) -> Option<Secret> {
+pub(super) fn secret(reader: &mut Reader<'_>, entry: &Entry) -> Option<Secret> {
     if entry.node.as_text().is_none() {
         return reader.wrong(
             &entry.node.span,

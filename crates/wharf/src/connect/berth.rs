@@ -11,6 +11,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use super::auth::Logins;
 use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
@@ -23,10 +24,11 @@ use super::waiting::later;
 use super::{Peer, program, stdio};
 use crate::config::{Connect, ServerConfig, Stdio, Transport};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::{Bus, Event, State};
+use crate::event::{Bus, Event, Fact, Kind, State, Trail};
 use crate::mcp::Era;
 use crate::net::HttpClient;
-use crate::policy::{LaunchRequest, Live, Policy};
+use crate::policy::{LaunchPermit, LaunchRequest, Live, Policy};
+use crate::sandbox::packages::PackageOptions;
 use crate::secret::{Redactor, Secret};
 use crate::wire::{Json, Limits};
 
@@ -47,8 +49,12 @@ pub struct Dock {
     pub peer: Arc<dyn Peer>,
     /// Where news goes.
     pub events: Bus,
+    /// Where it is kept what was started and reached. What cannot be written down is not started.
+    pub trail: Trail,
     /// What is known of servers' eras.
     pub eras: Arc<dyn EraStore>,
+    /// What is shown to servers where somebody logged in, and where that is kept.
+    pub logins: Logins,
     /// Name and version of the program, as servers are told.
     pub client_info: Json,
     /// How long a program may take to leave after its input was closed, and again after SIGTERM.
@@ -57,6 +63,8 @@ pub struct Dock {
     pub retry_pause: Duration,
     /// Programs that are on their way out.
     pub leaving: Leaving,
+    /// How packages are fetched for servers that run without a network. `None` leaves it to their launchers.
+    pub packages: Option<PackageOptions>,
 }
 
 /// One server's place. Cheap to clone; when the last clone goes, the connection closes.
@@ -111,6 +119,23 @@ const STABLE: Duration = Duration::from_secs(30);
 impl Dock {
     /// Makes a connection: asks policy, starts or reaches the server, finds its era, shakes hands.
     pub async fn open(&self, config: &ServerConfig) -> Result<Connection> {
+        self.trail.ready()?;
+        let opened = self.open_unrecorded(config).await;
+        self.trail.record(|| match (&opened, &config.transport) {
+            (Ok(_), _) => Fact { outcome: Some("ok"), ..Fact::new(Kind::Connect).of(&config.name).allowed() },
+            (Err(error @ (Error::CommandNotAllowed { .. } | Error::Denied { .. })), Transport::Stdio(_)) => {
+                Fact::new(Kind::Launch).of(&config.name).failed(error)
+            }
+            (Err(error), _) => Fact::new(Kind::Connect).of(&config.name).failed(error),
+        });
+        opened
+    }
+
+    async fn open_unrecorded(&self, config: &ServerConfig) -> Result<Connection> {
+        // Fetching has a time of its own, which is not that of the handshake.
+        if let Transport::Stdio(stdio) = &config.transport {
+            self.provide(self.permit(config, stdio).await?).await?;
+        }
         let intro = Introduction {
             capabilities: self.peer.capabilities(),
             legacy_capabilities: self.peer.legacy_capabilities(),
@@ -169,24 +194,31 @@ impl Dock {
         }
     }
 
-    async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
+    async fn permit(&self, config: &ServerConfig, stdio: &Stdio) -> Result<LaunchPermit> {
         let found = program::find(&stdio.command, self.environment.get("PATH").map(String::as_str));
         let policy = self.policy.now();
         let hash = match &found {
             Some(found) if policy.is_locked(&config.name) => program::hash(found).await,
             _ => None,
         };
-        let permit = policy.permit_launch(&LaunchRequest {
+        policy.permit_launch(&LaunchRequest {
             server: &config.name,
             stdio,
             origin: &config.origin,
             program: found.as_deref(),
             program_hash: hash.as_deref(),
             host_env: &self.environment,
-        })?;
+        })
+    }
+
+    async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
+        let permit = self.permit(config, stdio).await?;
         self.warn(config, permit.warnings());
+        let permit = self.provide(permit).await?;
         let inbox = self.inbox(config);
-        let yard = Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone() };
+        let trail = self.trail.clone();
+        let yard =
+            Yard { scratch: self.scratch.clone(), grace: self.grace, leaving: self.leaving.clone(), trail };
         let started = stdio::start(permit, yard, inbox.monitor.clone()).await;
         let started = started.map_err(|reason| Error::Connection {
             server: config.name.clone(),
@@ -222,7 +254,10 @@ impl Dock {
                 let passed = stdio.env_passthrough.iter().filter_map(|name| self.environment.get(name));
                 Redactor::new(stdio.env.values().cloned().chain(passed.map(Secret::new)))
             }
-            _ => config.redactor(),
+            _ => match self.pass(config) {
+                Some(pass) => config.redactor().and_live(pass.secrets()),
+                None => config.redactor(),
+            },
         }
     }
 
@@ -258,6 +293,11 @@ impl Berth {
     /// The server's configuration.
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
+    }
+
+    /// Whether it is the very same place.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// What it is doing.
@@ -422,6 +462,7 @@ async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Inst
         return None;
     }
     place.tell(State::Reconnecting, Some(closed.reason.clone()));
+    place.dock.trail.record(|| Fact::new(Kind::Lost).of(&place.config.name).because(&closed.reason));
     // A server that broke the protocol may still run.
     if let Some(lost) = place.current.swap(None) {
         lost.close().await;

@@ -302,6 +302,7 @@ impl Wire {
     pub(super) fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {
         match failure {
             LinkFailure::NotSent(reason) => self.not_sent(reason),
+            LinkFailure::Barred(error) => *error,
             LinkFailure::Unreached(error) => error.into_error(&self.server, self.transport),
             LinkFailure::Lost(reason) => self.lost(reason, request),
             LinkFailure::SessionExpired => {

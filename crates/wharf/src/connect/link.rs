@@ -5,7 +5,7 @@ use super::pipe::PipeLink;
 use super::reader::Turn;
 use super::sse::SseLink;
 use super::ws::WsLink;
-use crate::error::StderrTail;
+use crate::error::{Error, StderrTail};
 use crate::mcp::Revision;
 use crate::net::NetError;
 
@@ -44,6 +44,8 @@ pub(crate) struct Sent(pub(crate) u64);
 pub(crate) enum LinkFailure {
     /// The request certainly never reached the server.
     NotSent(String),
+    /// There is nothing to show to the server, and it wants to be shown something. The request was not run.
+    Barred(Box<Error>),
     /// No way led to the server, or a rule forbids the way. The request was not run.
     Unreached(NetError),
     /// The request may have reached the server; its answer will not come.

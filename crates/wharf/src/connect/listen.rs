@@ -165,6 +165,7 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
         // The server ended it, the stream broke, or there is trouble on the way.
         Ended::Answer(Ok(_)) | Ended::Failed(LinkFailure::Lost(_) | LinkFailure::NotSent(_)) => true,
         Ended::Failed(LinkFailure::Unreached(error)) => !error.is_refusal(),
+        Ended::Failed(LinkFailure::Barred(error)) => error.is_retryable(),
         Ended::Failed(LinkFailure::Status { status, .. }) => *status == 429 || *status >= 500,
         Ended::Failed(LinkFailure::SessionExpired) | Ended::Gone(..) | Ended::TimedOut(_) => false,
         // It does not have such a thing, or does not do it properly.

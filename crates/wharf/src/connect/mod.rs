@@ -4,6 +4,7 @@
 //! [`Connection`] that takes raw parameters and gives raw results, whatever the transport and the era, and a
 //! [`Berth`] that keeps one alive. Which tools exist and who may call them is decided below.
 
+mod auth;
 mod berth;
 mod company;
 mod connection;
@@ -15,6 +16,7 @@ mod life;
 mod link;
 mod listen;
 mod monitor;
+mod packages;
 mod pipe;
 mod pool;
 mod program;
@@ -27,6 +29,10 @@ mod waiting;
 mod weak;
 mod ws;
 
+pub use auth::{
+    Lock, LoggedOut, LoginNotes, LoginState, Logins, Loopback, Outline, Page, SealedFiles, TokenMemory,
+    TokenStore, Visiting, Visitor,
+};
 pub use berth::{Berth, Dock};
 pub use company::{Companion, Told};
 pub use connection::{Connection, Request};

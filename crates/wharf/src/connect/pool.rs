@@ -31,8 +31,7 @@ impl Pool {
 
     /// One of several places for the same configuration.
     pub(crate) fn lane(&self, config: &ServerConfig, number: usize) -> Berth {
-        let mut key = config.identity();
-        key[0] ^= u8::try_from(number).unwrap_or(u8::MAX);
+        let key = key(config, number);
         let mut berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Berth::new(Arc::new(config.clone()), Arc::clone(&self.dock));
         berths.entry(key).or_insert_with(new).clone()
@@ -55,6 +54,18 @@ impl Pool {
 
     /// This configuration is not used any more. Its connection closes with its last user.
     pub fn forget(&self, config: &ServerConfig) {
-        self.berths.lock().unwrap_or_else(PoisonError::into_inner).remove(&config.identity());
+        self.forget_lanes(config, 1);
     }
+
+    /// The same for so many places of one configuration.
+    pub(crate) fn forget_lanes(&self, config: &ServerConfig, count: usize) {
+        let mut berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..count).for_each(|number| drop(berths.remove(&key(config, number))));
+    }
+}
+
+fn key(config: &ServerConfig, number: usize) -> [u8; 32] {
+    let mut key = config.identity();
+    key[0] ^= u8::try_from(number).unwrap_or(u8::MAX);
+    key
 }

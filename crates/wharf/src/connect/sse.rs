@@ -9,11 +9,11 @@ use hyper::body::Incoming;
 use url::Url;
 
 use super::http::events::{Events, Resume, StreamEnd};
-use super::http::{Clerk, Content, Office, Target, answer, headers};
+use super::http::{Clerk, Content, Office, Target, Unsent, answer, headers};
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
 use crate::error::{Error, StderrTail};
-use crate::net::{NetError, read_body};
+use crate::net::read_body;
 use crate::text::Escaped;
 
 /// The stream of one server, and the place that messages are posted to.
@@ -134,7 +134,7 @@ impl Drop for SseLink {
 // === impl Post ===
 
 impl Post {
-    async fn send(&self, frame: Bytes) -> Result<Response<Incoming>, NetError> {
+    async fn send(&self, frame: Bytes) -> Result<Response<Incoming>, Unsent> {
         let headers = self.headers.clone();
         self.target.send(Method::POST, headers, frame).await
     }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use http::header::{AUTHORIZATION, HeaderMap};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -17,7 +18,8 @@ use super::inbox::{Closed, Inbox};
 use super::link::{Link, LinkFailure, Outgoing, Sent};
 use crate::config::{Remote, ServerConfig};
 use crate::error::{Error, Result, StderrTail};
-use crate::net::{FrameEnd, Hearing, Speaking, WebSocket};
+use crate::net::{FrameEnd, Hearing, NetError, Speaking, WebSocket};
+use crate::policy::ConnectPermit;
 
 /// A WebSocket.
 pub(crate) struct WsLink {
@@ -60,9 +62,9 @@ impl Dock {
         let permit = self.policy.now().permit_websocket(&config.name, remote, &config.origin)?;
         self.warn(config, permit.warnings());
         let headers = headers::for_upgrade(&headers::of_config(config, remote)?);
-        let opening = self.net.websocket(&permit, headers, self.limits.now().line);
+        let opening = self.open_socket(config, &permit, headers);
         let socket = match tokio::time::timeout_at(intro.deadline, opening).await {
-            Ok(opened) => opened.map_err(|e| e.into_error(&config.name, "ws"))?,
+            Ok(opened) => opened?,
             Err(_) => {
                 let (server, after) = (config.name.clone(), config.start_timeout);
                 return Err(Error::Timeout { server, after, stderr: StderrTail::default() });
@@ -71,6 +73,38 @@ impl Dock {
         let inbox = self.inbox(config);
         let link = Link::Ws(WsLink::start(socket, Arc::clone(&inbox)));
         Ok(Wire { server: config.name.clone(), transport: "ws", link, inbox })
+    }
+
+    /// Asks for the socket, and once more if what was shown is refused.
+    async fn open_socket(
+        &self,
+        config: &ServerConfig,
+        permit: &ConnectPermit,
+        mut headers: HeaderMap,
+    ) -> Result<WebSocket> {
+        let limit = self.limits.now().line;
+        let failed = |error: NetError| error.into_error(&config.name, "ws");
+        let Some(pass) = self.pass(config) else {
+            return self.net.websocket(permit, headers, limit).await.map_err(failed);
+        };
+        pass.look_up().await?;
+        let mut shown = pass.show().await?;
+        for last in [false, true] {
+            if let Some(shown) = &shown {
+                headers.insert(AUTHORIZATION, shown.header.clone());
+            }
+            match self.net.websocket(permit, headers.clone(), limit).await {
+                Err(NetError::NotUpgraded { status: 401, .. }) if !last => {
+                    let newer = pass.refused(shown.as_deref(), None).await?;
+                    if newer.is_none() {
+                        break;
+                    }
+                    shown = newer;
+                }
+                opened => return opened.map_err(failed),
+            }
+        }
+        Err(failed(NetError::NotUpgraded { status: 401, reason: String::new() }))
     }
 }
 

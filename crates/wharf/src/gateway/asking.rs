@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::oneshot;
 
+use super::consent;
 use super::legacy::Talk;
 use super::line::Line;
 use super::visit;
-use crate::ask::{Answer, Answered, Asker, Offers, Question, Relaying};
+use crate::ask::{Answered, Asker, Offers, Question, Relaying};
 use crate::mcp::{code, method};
 use crate::names::ServerName;
 use crate::wire::{Json, Members, ReplyId, RpcError, notification, request};
@@ -86,8 +87,8 @@ impl Asker for Messenger {
         Offers::default()
     }
 
-    fn ask(&self, _: &ServerName, _: Question) -> Answered {
-        Box::pin(std::future::ready(Answer::Decline))
+    fn ask(&self, server: &ServerName, question: Question) -> Answered {
+        consent::ask(self, server, question)
     }
 
     fn capabilities(&self) -> Json {

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use super::limits;
+use super::notes::NotesRead;
 use crate::wire::{Json, Pieces, RpcError, response_error};
 
 /// An answer over HTTP.
@@ -44,7 +45,7 @@ pub(super) struct Stream {
 /// The work lives in here. When the caller closes the stream, the work is dropped with it.
 pub(super) struct Events {
     first: Option<Bytes>,
-    notes: mpsc::Receiver<Vec<u8>>,
+    notes: NotesRead,
     work: Option<Work>,
     quiet: Pin<Box<Sleep>>,
 }
@@ -99,7 +100,7 @@ impl Events {
             Some(work) => work.as_mut().poll(cx),
             None => Poll::Pending,
         };
-        match self.notes.poll_recv(cx) {
+        match self.notes.poll(cx) {
             Poll::Ready(Some(note)) => {
                 if let Poll::Ready(last) = ended {
                     self.work = Some(Box::pin(std::future::ready(last)));
@@ -167,7 +168,7 @@ pub(super) fn pieces(message: Pieces) -> Reply {
 }
 
 /// Answers with events: a first one, then notes, then the end of the work.
-pub(super) fn events(first: Option<Bytes>, notes: mpsc::Receiver<Vec<u8>>, work: Option<Work>) -> Reply {
+pub(super) fn events(first: Option<Bytes>, notes: NotesRead, work: Option<Work>) -> Reply {
     let quiet = Box::pin(tokio::time::sleep(KEEP_ALIVE));
     streaming(ReplyBody::Events(Box::new(Events { first, notes, work, quiet })))
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -17,7 +18,10 @@ use crate::wire::Json;
 
 /// What is known of each server.
 #[derive(Debug, Default)]
-pub(super) struct Capabilities(Mutex<HashMap<ServerName, Known>>);
+pub(super) struct Capabilities(Mutex<HashMap<Key, Known>>);
+
+/// A server, and what it is told of the caller: it may declare other things to others.
+type Key = (ServerName, Bytes);
 
 #[derive(Debug)]
 enum Known {
@@ -30,21 +34,28 @@ enum Known {
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon one that could not be asked is asked again.
 const AGAIN: Duration = Duration::from_secs(30);
+/// How much is remembered: callers may make up what they say of themselves.
+const MOST: usize = 10_000;
 
 // === impl Capabilities ===
 
 impl Capabilities {
     /// What a caller's servers can do together.
     pub(super) async fn of(&self, scope: &Session) -> Declared {
-        let is_known = |server: &ServerName| match self.lock().get(server) {
+        let says = scope.says();
+        let is_known = |server: &ServerName| match self.lock().get(&(server.clone(), says.clone())) {
             Some(Known::Declared(_)) => true,
             Some(Known::Nothing(since)) => since.elapsed() < AGAIN,
             None => false,
         };
         let all = scope.declared(PATIENCE, is_known).await;
         let mut known = self.lock();
+        if known.len() >= MOST {
+            known.clear();
+        }
         let mut together = Declared::default();
         for (server, declared) in all {
+            let server = (server, says.clone());
             let declared = match (declared, known.get(&server)) {
                 (Some(declared), _) => {
                     known.insert(server, Known::Declared(declared));
@@ -62,7 +73,7 @@ impl Capabilities {
         together
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ServerName, Known>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

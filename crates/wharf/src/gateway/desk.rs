@@ -3,17 +3,20 @@
 //! In: a caller's scope, a method, its parameters, and what goes with them. Out: a result as the server wrote it, or an
 //! error in the protocol's own codes. Codes that speak of our own hop to a server stay there.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::apps::{self, Apps};
 use super::capabilities::{self, Capabilities};
+use super::clock::Clock;
 use super::ending::Ending;
 use super::limits::Gate;
 use super::lists::Lists;
@@ -59,6 +62,7 @@ pub(super) struct Desk {
     /// Whose user interfaces callers have.
     pub(super) apps: Apps,
     pub(super) ending: Ending,
+    pub(super) clock: Clock,
     /// How much callers may ask for.
     pub(super) gate: Gate,
     /// What callers are given; `None`: everything.
@@ -105,6 +109,7 @@ impl Desk {
             parking: Arc::default(),
             apps: Apps::default(),
             ending: Ending::default(),
+            clock: Clock::new(),
             gate: Gate::default(),
             callers: None,
         })
@@ -152,7 +157,7 @@ impl Desk {
 
     fn open_with(&self, caller: &CallerName, asker: impl crate::ask::Asker, taint: Taint) -> Result<Session> {
         let scope = self.host.session(caller.as_str()).permission(Permission::Yolo);
-        let mut scope = scope.asker(asker).taint(taint);
+        let mut scope = scope.asker(asker).taint(taint).relaying();
         if let Some(callers) = &self.callers {
             scope = scope.rules(callers.rules_of(caller));
         }
@@ -160,8 +165,8 @@ impl Desk {
     }
 
     /// What the whole can do for a caller, as a server says it.
-    pub(super) async fn capabilities(&self, caller: &CallerName, era: Era) -> Result<Json> {
-        Ok(capabilities::written(self.capabilities.of(&self.scope(caller)?).await, era))
+    pub(super) async fn capabilities(&self, scope: &Session, era: Era) -> Json {
+        capabilities::written(self.capabilities.of(scope).await, era)
     }
 
     /// Answers one request. The work is put aside, so that it is not moved around with whoever waits for it.
@@ -174,25 +179,24 @@ impl Desk {
     ) -> Result<Json, RpcError> {
         match method {
             method::TOOLS_LIST => {
-                let known = Box::pin(scope.known_tools()).await;
+                let known = scope.known_tools().boxed().await;
                 self.lists.tools(&known.snapshot, apps::are_known(visit), params)
             }
-            method::TOOLS_CALL => Box::pin(self.call(scope, params, visit)).await,
-            _ => Box::pin(self.offered(scope, method, params, visit)).await,
+            method::TOOLS_CALL => self.call(scope, params, visit).boxed().await,
+            _ => self.offered(scope, method, params, visit).boxed().await,
         }
     }
 
     async fn call(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
         let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
         let [name, arguments] = params.pick(["name", "arguments"]);
-        let name: String =
-            name.and_then(|n| n.to().ok()).ok_or_else(|| invalid("`name` must be a string"))?;
+        let name = name.as_ref().and_then(Json::text).ok_or_else(|| invalid("`name` must be a string"))?;
         let snapshot = scope.snapshot();
         let (name, route) = match snapshot.route(&name) {
             // An app knows its server's tools by the names that the server gave them.
             None => {
                 match self.apps.tool(scope.agent(), &snapshot, &name).filter(|_| apps::are_known(visit)) {
-                    Some(route) => (route.public.to_string(), Some(route)),
+                    Some(route) => (Cow::Borrowed(&*route.public), Some(route)),
                     None => (name, None),
                 }
             }
@@ -237,11 +241,13 @@ impl Desk {
     async fn recycle(&self) {
         let (kept, left): (Vec<Session>, Vec<Session>) = {
             let mut scopes = self.scopes();
-            let old = |used: &Instant| used.elapsed() >= SCOPE_IDLE;
-            let left = scopes.extract_if(|_, (_, used)| old(used)).map(|(_, (scope, _))| scope).collect();
+            // Whoever holds one may hear news through it, which come only where the next request goes, too.
+            let old = |scope: &Session, used: &Instant| used.elapsed() >= SCOPE_IDLE && !scope.is_held();
+            let left =
+                scopes.extract_if(|_, (scope, used)| old(scope, used)).map(|(_, (scope, _))| scope).collect();
             (scopes.values().map(|(scope, _)| scope.clone()).collect(), left)
         };
-        // Whoever still uses one of these holds it; its connections close with the last user.
+        // Their connections close with them.
         drop(left);
         futures_util::future::join_all(kept.iter().map(|scope| scope.recycle(LANE_IDLE))).await;
     }
@@ -259,6 +265,16 @@ fn said(outcome: Outcome) -> Result<Json, RpcError> {
         // A model can mend its arguments: so it is told as the tool's answer, as the protocol wants it.
         Error::Arguments { problems, .. } => {
             let text = format!("invalid arguments: {}", problems.join("; "));
+            Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+        }
+        // So is what waits for somebody's yes: the model can tell whom to ask, and come back.
+        Error::Unapproved { .. } => {
+            let text = format!("{error}; {}", error.hint().unwrap_or_default());
+            Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+        }
+        // What an operator said no to is there, and may not be done.
+        Error::Denied { ref rule, .. } if rule.starts_with("approval") || rule.starts_with("consent") => {
+            let text = format!("{error}; nothing was sent");
             Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
         }
         // A tool that may not be seen is a tool that is not there.

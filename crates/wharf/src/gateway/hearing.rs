@@ -13,6 +13,7 @@ use super::line::Line;
 use super::modern::Asked;
 use super::news::{Ear, Topic};
 use super::reel::{Expected, Reels};
+use crate::host::Session;
 use crate::mcp::{Revision, method};
 use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, Members, RpcError, notification};
@@ -27,12 +28,13 @@ impl Talk {
     pub(super) async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Asked) -> Reply {
         let reel = Reels::fresh(self.streams.fetch_add(1, Ordering::Relaxed));
         let expected = Expected(Arc::clone(&reel));
+        let patience = desk.clock.wait(PATIENCE);
         let mut done = self.start(desk, asked, Line::through(Arc::clone(&reel)));
         let ended = tokio::select! {
             biased;
             ended = &mut done => Some(ended),
             () = reel.begun() => None,
-            () = tokio::time::sleep(PATIENCE) => None,
+            () = patience => None,
         };
         let ended = match ended {
             Some(Ok(message)) if !reel.has_begun() => return body::pieces(message),
@@ -117,6 +119,10 @@ impl Talk {
 impl Ear for Talk {
     fn caller(&self) -> &CallerName {
         &self.caller
+    }
+
+    fn scope(&self) -> Option<Session> {
+        self.own_scope()
     }
 
     fn hear(&self, topic: Topic) {

@@ -5,14 +5,16 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::poll;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::{Body, Incoming};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -29,8 +31,8 @@ use crate::mcp::{Revision, code};
 use crate::names::CallerName;
 use crate::wire::{Json, Message, RpcError, is_batch, parse_message};
 
-pub(super) const VERSION: &str = "mcp-protocol-version";
-pub(super) const SESSION: &str = "mcp-session-id";
+pub(super) static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// How long the head of a request, and its body, may take to arrive.
 const ARRIVE: Duration = Duration::from_secs(15);
@@ -69,7 +71,7 @@ async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receive
         async move { Ok::<_, Infallible>(door.answer(request, &upgrade).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(door.gateway.desk.clock.clone())
         .header_read_timeout(ARRIVE)
         .max_buf_size(HEAD)
         .serve_connection(TokioIo::new(stream), service)
@@ -123,7 +125,7 @@ impl Door {
             ("/sse", _) => body::not_allowed("GET"),
             ("/messages", Method::POST) => Box::pin(self.post_to_stream(request, &caller)).await,
             ("/messages", _) => body::not_allowed("POST"),
-            (_, Method::POST) => self.post(request, caller).await,
+            (_, Method::POST) => self.post(request, caller, !is_legacy).await,
             (_, Method::GET) if websocket::is_asked(request.headers()) => {
                 websocket::agree(&mut request, caller, upgrade)
             }
@@ -149,7 +151,7 @@ impl Door {
         }
     }
 
-    async fn post(&self, request: Request<Incoming>, caller: CallerName) -> Reply {
+    async fn post(&self, request: Request<Incoming>, caller: CallerName, modern: bool) -> Reply {
         let settings = &self.gateway.settings;
         let (parts, body) = request.into_parts();
         let headers = parts.headers;
@@ -158,7 +160,6 @@ impl Door {
             Err(refused) => return *refused,
         };
         let desk = Arc::clone(&self.gateway.desk);
-        let modern = is_modern(&headers);
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked::new(id, method, params);
@@ -209,8 +210,13 @@ async fn collect(body: Incoming, settings: &Settings) -> Result<Bytes, Box<Reply
     if body.size_hint().lower() > settings.body as u64 {
         return Err(too_large());
     }
-    let arriving = Limited::new(body, settings.body).collect();
-    match tokio::time::timeout(ARRIVE, arriving).await {
+    let mut arriving = pin!(Limited::new(body, settings.body).collect());
+    // Most have arrived with their heads, and need no clock.
+    let arrived = match poll!(&mut arriving) {
+        Poll::Ready(collected) => Ok(collected),
+        Poll::Pending => tokio::time::timeout(ARRIVE, arriving).await,
+    };
+    match arrived {
         Ok(collected) => collected.map(Collected::to_bytes).map_err(|_| too_large()),
         Err(_) => {
             Err(Box::new(body::plain(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")))
@@ -220,8 +226,10 @@ async fn collect(body: Incoming, settings: &Settings) -> Result<Bytes, Box<Reply
 
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.
 fn is_modern(headers: &HeaderMap) -> bool {
-    let revision = single(headers, VERSION).and_then(Revision::parse);
-    headers.contains_key(VERSION) && revision.is_none_or(|r| r > Revision::NEWEST_LEGACY)
+    match single(headers, &VERSION) {
+        Some(version) => Revision::parse(version).is_none_or(|revision| revision > Revision::NEWEST_LEGACY),
+        None => headers.contains_key(&VERSION),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

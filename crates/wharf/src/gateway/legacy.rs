@@ -120,7 +120,7 @@ impl Sessions {
         match self.find(headers, caller) {
             Ok(talk) => {
                 talk.end();
-                if let Some(id) = single(headers, SESSION) {
+                if let Some(id) = single(headers, &SESSION) {
                     self.lock().remove(id);
                 }
                 body::done()
@@ -147,13 +147,13 @@ impl Sessions {
         drop(sessions);
         desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
         let mut reply = body::message(StatusCode::OK, greeting);
-        reply.headers_mut().insert(SESSION, value);
+        reply.headers_mut().insert(&SESSION, value);
         reply
     }
 
     /// The session of a request. Another caller's is not found, and neither is one that never was.
     fn find(&self, headers: &HeaderMap, caller: &CallerName) -> Result<Arc<Talk>, Box<Reply>> {
-        let Some(name) = single(headers, SESSION) else {
+        let Some(name) = single(headers, &SESSION) else {
             let why = "the header `Mcp-Session-Id` is missing: send `initialize` first";
             return Err(Box::new(body::refuse(
                 StatusCode::BAD_REQUEST,
@@ -165,7 +165,7 @@ impl Sessions {
             let error = RpcError::new(code::INVALID_REQUEST, "there is no such session: send `initialize`");
             Box::new(body::refuse(StatusCode::NOT_FOUND, &error))
         })?;
-        if let Some(version) = single(headers, VERSION)
+        if let Some(version) = single(headers, &VERSION)
             && version != talk.revision.as_str()
         {
             let error = RpcError::new(code::INVALID_REQUEST, "the session was opened with another revision");
@@ -208,10 +208,10 @@ impl Talk {
     }
 
     /// The answer to `initialize`.
-    pub(super) async fn greeting(&self, desk: &Desk, id: &Json) -> Vec<u8> {
-        let capabilities = match desk.capabilities(&self.caller, Era::Legacy).await {
-            Ok(capabilities) => capabilities,
-            Err(error) => return response_error(id, &error.into()),
+    pub(super) async fn greeting(self: &Arc<Self>, desk: &Desk, id: &Json) -> Vec<u8> {
+        let capabilities = match self.scope(desk) {
+            Ok(scope) => desk.capabilities(&scope, Era::Legacy).await,
+            Err(error) => return response_error(id, &error),
         };
         let mut result = Members::new();
         result.text("protocolVersion", self.revision.as_str());
@@ -297,6 +297,11 @@ impl Talk {
             scope.log_from(level);
         }
         Ok(scope)
+    }
+
+    /// The scope that is its own, if it has one.
+    pub(super) fn own_scope(&self) -> Option<Scope> {
+        self.own.get().cloned()
     }
 
     fn messenger(self: &Arc<Self>, line: Option<Line>) -> Messenger {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
+use super::notes::{Notes, NotesRead, notes};
 use super::reel::Reel;
 use crate::connect::Progress;
 use crate::mcp::{LogLevel, method};
@@ -15,43 +16,43 @@ pub(super) struct Line(Arc<Mutex<Way>>);
 
 #[derive(Debug)]
 struct Way {
-    notes: Notes,
+    goal: Goal,
     /// The token under which the caller wants to hear of progress.
     token: Option<Json>,
 }
 
 /// Where messages go.
 #[derive(Clone, Debug)]
-enum Notes {
+enum Goal {
+    /// To one reader.
+    Notes(Notes),
+    /// To where others write too.
     Channel(mpsc::Sender<Vec<u8>>),
     /// To a stream that can be read on after a break.
     Reel(Arc<Reel>),
 }
 
-/// How many messages may wait for a slow caller.
-const WAITING: usize = 1024;
-
 // === impl Line ===
 
 impl Line {
     /// A line, and its other end.
-    pub(super) fn new() -> (Self, mpsc::Receiver<Vec<u8>>) {
-        let (notes, receiver) = mpsc::channel(WAITING);
-        (Self::over(notes), receiver)
+    pub(super) fn new() -> (Self, NotesRead) {
+        let (notes, read) = notes();
+        (Self::of(Goal::Notes(notes)), read)
     }
 
     /// Over a channel that others use too.
     pub(super) fn over(notes: mpsc::Sender<Vec<u8>>) -> Self {
-        Self::of(Notes::Channel(notes))
+        Self::of(Goal::Channel(notes))
     }
 
     /// Over a stream that can be read on after a break.
     pub(super) fn through(reel: Arc<Reel>) -> Self {
-        Self::of(Notes::Reel(reel))
+        Self::of(Goal::Reel(reel))
     }
 
-    fn of(notes: Notes) -> Self {
-        Self(Arc::new(Mutex::new(Way { notes, token: None })))
+    fn of(goal: Goal) -> Self {
+        Self(Arc::new(Mutex::new(Way { goal, token: None })))
     }
 
     /// The caller wants to hear of progress under this token.
@@ -61,29 +62,31 @@ impl Line {
 
     /// What goes on was asked for anew: from now on everything goes where this other line leads.
     pub(super) fn lead_to(&self, other: &Self) {
-        let (notes, token) = {
+        let (goal, token) = {
             let other = other.lock();
-            (other.notes.clone(), other.token.clone())
+            (other.goal.clone(), other.token.clone())
         };
-        *self.lock() = Way { notes, token };
+        *self.lock() = Way { goal, token };
     }
 
     /// Says something. A caller that does not read misses some of it; an answer is never held up. False if nobody
     /// reads any more.
     pub(super) fn say(&self, message: Vec<u8>) -> bool {
-        match &self.lock().notes {
-            Notes::Channel(notes) => {
+        match &self.lock().goal {
+            Goal::Notes(notes) => notes.put(message).is_some(),
+            Goal::Channel(notes) => {
                 !matches!(notes.try_send(message), Err(mpsc::error::TrySendError::Closed(_)))
             }
-            Notes::Reel(reel) => reel.say(&message),
+            Goal::Reel(reel) => reel.say(&message),
         }
     }
 
     /// Says something that must be heard now, or not at all. False if nobody reads.
     pub(super) fn ask(&self, message: &[u8]) -> bool {
-        match &self.lock().notes {
-            Notes::Channel(notes) => notes.try_send(message.to_vec()).is_ok(),
-            Notes::Reel(reel) => reel.say_now(message),
+        match &self.lock().goal {
+            Goal::Notes(notes) => notes.put(message.to_vec()) == Some(true),
+            Goal::Channel(notes) => notes.try_send(message.to_vec()).is_ok(),
+            Goal::Reel(reel) => reel.say_now(message),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::wire::{Json, Members, RpcError, notification};
 #[derive(Debug)]
 struct Listener {
     caller: CallerName,
+    scope: Session,
     topics: Vec<Topic>,
     heard: mpsc::UnboundedSender<Topic>,
 }
@@ -42,11 +43,15 @@ impl Asked {
         caller: &CallerName,
         line: &Line,
     ) -> Result<Json, RpcError> {
-        let scope = desk.scope(caller)?;
+        let scope = self.scope(desk, caller)?;
         let wanted = Wanted::read(self.params.as_ref())?.honoured(desk, &scope).await;
         let (heard, mut news) = mpsc::unbounded_channel();
-        let listener: Arc<dyn Ear> =
-            Arc::new(Listener { caller: caller.clone(), topics: wanted.topics.clone(), heard });
+        let listener: Arc<dyn Ear> = Arc::new(Listener {
+            caller: caller.clone(),
+            scope: scope.clone(),
+            topics: wanted.topics.clone(),
+            heard,
+        });
         // Before anything is promised, so that nothing is missed after that.
         desk.news.add(Arc::downgrade(&listener));
         let say = |method: &str, params: &Members| {
@@ -143,6 +148,10 @@ impl Wanted {
 impl Ear for Listener {
     fn caller(&self) -> &CallerName {
         &self.caller
+    }
+
+    fn scope(&self) -> Option<Session> {
+        Some(self.scope.clone())
     }
 
     fn hear(&self, topic: Topic) {

@@ -1,6 +1,8 @@
 //! Arguments that a caller repeats in headers, so that whoever stands in between can route by them. They must say what
 //! the body says.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use http::HeaderMap;
 use serde_json::Value;
@@ -31,7 +33,7 @@ impl Mirrored {
         let Some([Some(name), arguments]) = params.map(|params| params.pick(["name", "arguments"])) else {
             return Ok(());
         };
-        let Ok(name) = name.to::<String>() else { return Ok(()) };
+        let Some(name) = name.text() else { return Ok(()) };
         let is_plain = |route: &Route| route.tool.headers.as_ref().map_or(true, Vec::is_empty);
         if host.knows(&name, is_plain) {
             return Ok(());
@@ -71,10 +73,10 @@ fn is_same_number(told: &str, wanted: &str) -> bool {
 }
 
 /// A value that plain ASCII cannot spell comes in base64.
-pub(super) fn decoded(value: &str) -> Option<String> {
+pub(super) fn decoded(value: &str) -> Option<Cow<'_, str>> {
     let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
-        return Some(value.to_owned());
+        return Some(Cow::Borrowed(value));
     };
     let bytes = base64::engine::general_purpose::STANDARD.decode(inner).ok()?;
-    String::from_utf8(bytes).ok()
+    String::from_utf8(bytes).ok().map(Cow::Owned)
 }

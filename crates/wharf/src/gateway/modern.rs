@@ -1,9 +1,10 @@
 //! The modern edge: every request stands alone, and its headers say what its body says.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 
 use super::body::{self, Reply, Work};
@@ -31,6 +32,9 @@ pub(super) struct Asked {
     meta: Option<Json>,
 }
 
+static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+static NAME: HeaderName = HeaderName::from_static("mcp-name");
+
 /// After so much silence the answer begins as a stream, so that nobody on the way takes it for lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a list may be kept by whoever got it.
@@ -55,24 +59,25 @@ impl Asked {
         if let Err(error) = self.check_headers(headers).and_then(|()| self.check_meta()) {
             return body::message(StatusCode::BAD_REQUEST, response_error(&self.id, &error));
         }
-        let (line, mut notes) = Line::new();
+        let (line, notes) = Line::new();
         let mirrored = Mirrored::of(headers);
+        let patience = desk.clock.wait(PATIENCE);
         let mut work = Box::pin(async move {
             let result = desk.ending.or_over(self.result(&desk, &caller, &line, Some(&mirrored))).await;
             (self, result)
         });
         let first = tokio::select! {
             biased;
-            (asked, result) = &mut work => match notes.try_recv() {
-                Err(_) => return whole(&asked, result),
+            (asked, result) = &mut work => match notes.take() {
+                None => return whole(&asked, result),
                 // What was said on the way comes first, however soon the end came.
-                Ok(note) => {
+                Some(note) => {
                     let last: Work = Box::pin(std::future::ready(asked.written(result)));
                     return body::events(Some(body::first_event(&note)), notes, Some(last));
                 }
             },
-            note = notes.recv() => note.map(|note| body::first_event(&note)),
-            () = tokio::time::sleep(PATIENCE) => None,
+            note = notes.next() => note.map(|note| body::first_event(&note)),
+            () = patience => None,
         };
         let work: Work = Box::pin(async move {
             let (asked, result) = work.await;
@@ -135,7 +140,7 @@ impl Asked {
         };
         let result = match self.method.as_str() {
             method::DISCOVER => {
-                let discovered = Box::pin(discovered(desk, caller)).await?;
+                let discovered = Box::pin(discovered(desk, &self.scope(desk, caller)?)).await;
                 return Ok(self.dressed(&discovered, desk, Some(LIST_TTL_MS)));
             }
             method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ => {
@@ -150,14 +155,21 @@ impl Asked {
             | method::UNSUBSCRIBE => return Err(unknown(&self.method)),
             name => {
                 // Nobody is asked anything on the way to these: all that matters is which extensions the caller knows.
+                let scope = self.scope(desk, caller)?;
                 let mut said = self.said();
                 said.capabilities = Some(visit::extensions(said.capabilities.as_ref()));
-                let scope = desk.scope(caller)?;
                 let visit = Visit::modern(said, line.clone(), Inquirer::nobody());
                 desk.answer(&scope, name, self.params.as_ref(), &visit).await?
             }
         };
         Ok(self.dressed(&result, desk, ttl))
+    }
+
+    /// What its caller sees: it depends on who that is and on what this request says that it can, and on nothing else.
+    pub(super) fn scope(&self, desk: &Desk, caller: &CallerName) -> Result<Session, RpcError> {
+        let said = self.said();
+        let capabilities = said.capabilities.as_ref().map_or_else(Json::empty_object, visit::for_modern);
+        Ok(desk.scope_for(caller, &capabilities, said.level())?)
     }
 
     pub(super) fn said(&self) -> Said {
@@ -238,14 +250,14 @@ impl Asked {
     fn check_meta(&self) -> Result<(), RpcError> {
         let missing = |key: &str| invalid(&format!("`_meta` must have `{key}`"));
         let version = self.told(meta::PROTOCOL_VERSION).ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
-        let version: String = version.to().map_err(|_| missing(meta::PROTOCOL_VERSION))?;
+        let version = version.text().ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
         if version != Revision::NEWEST_MODERN.as_str() {
             let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
             let error = RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version");
             return Err(RpcError { data: Some(Json::of(&data)), ..error });
         }
         let level = self.told(meta::LOG_LEVEL);
-        if level.is_some_and(|level| level.to::<String>().ok().and_then(|l| LogLevel::parse(&l)).is_none()) {
+        if level.is_some_and(|level| level.text().and_then(|l| LogLevel::parse(&l)).is_none()) {
             return Err(invalid(&format!("`{}` is no level of a log", meta::LOG_LEVEL)));
         }
         let capabilities = self.told(meta::CLIENT_CAPABILITIES);
@@ -254,19 +266,20 @@ impl Asked {
 
     /// Whoever stands in between routes by the headers: they must not lie.
     fn check_headers(&self, headers: &HeaderMap) -> Result<(), RpcError> {
-        let version = self.told(meta::PROTOCOL_VERSION).and_then(|v| v.to::<String>().ok());
-        if let Some(version) = version {
-            same(headers, VERSION, &version, |v| Some(v.to_owned()))?;
+        let version = self.told(meta::PROTOCOL_VERSION);
+        if let Some(version) = version.as_ref().and_then(Json::text) {
+            same(headers, &VERSION, &version, |v| Some(v.into()))?;
         }
-        same(headers, "mcp-method", &self.method, |v| Some(v.to_owned()))?;
+        same(headers, &METHOD, &self.method, |v| Some(v.into()))?;
         let key = match self.method.as_str() {
             method::TOOLS_CALL | method::PROMPTS_GET => "name",
             method::RESOURCES_READ => "uri",
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => "taskId",
             _ => return Ok(()),
         };
-        match self.params.as_ref().and_then(|p| p.member(key)).and_then(|name| name.to::<String>().ok()) {
-            Some(name) => same(headers, "mcp-name", &name, decoded),
+        let name = self.params.as_ref().and_then(|p| p.member(key));
+        match name.as_ref().and_then(Json::text) {
+            Some(name) => same(headers, &NAME, &name, decoded),
             // What the body lacks is told by whoever reads it.
             None => Ok(()),
         }
@@ -289,14 +302,14 @@ fn whole(asked: &Asked, result: Result<Pieces, RpcError>) -> Reply {
     body::message(status, asked.written(Err(error)))
 }
 
-async fn discovered(desk: &Desk, caller: &CallerName) -> Result<Json, RpcError> {
+async fn discovered(desk: &Desk, scope: &Session) -> Json {
     let mut result = Members::new();
     result.json("supportedVersions", &Json::of(&[Revision::NEWEST_MODERN.as_str()]));
-    result.json("capabilities", &desk.capabilities(caller, Era::Modern).await?);
+    result.json("capabilities", &desk.capabilities(scope, Era::Modern).await);
     if let Some(instructions) = &desk.instructions {
         result.text("instructions", instructions);
     }
-    Ok(result.to_json())
+    result.to_json()
 }
 
 /// What comes before the members of a result, and after them, as this era wants it: what kind of result it is, who
@@ -313,18 +326,22 @@ fn dress(result: &Json, desk: &Desk, ttl: Option<u64>) -> (Members, Members) {
         let ttl = theirs.and_then(|theirs| theirs.to::<u64>().ok()).unwrap_or(ttl);
         last.number("ttlMs", ttl.min(LONGEST_TTL_MS)).text("cacheScope", "private");
     }
-    let Some(told) = told else {
-        last.append(&desk.signature);
-        return (first, last);
-    };
     let mut own = Members::default();
-    own.append_without(&told, &[meta::SERVER_INFO]).json(meta::SERVER_INFO, &desk.info);
-    last.object("_meta", &own);
+    if let Some(told) = told {
+        own.append_without(&told, &[meta::SERVER_INFO]);
+    }
+    if own.is_empty() {
+        last.append(&desk.signature);
+    } else {
+        own.json(meta::SERVER_INFO, &desk.info);
+        last.object("_meta", &own);
+    }
     (first, last)
 }
 
 fn is_question(result: &Json) -> bool {
-    result.member("resultType").is_some_and(|kind| kind.bytes() == "\"input_required\"")
+    let [kind] = result.peek(["resultType"]);
+    kind == Some(b"\"input_required\"")
 }
 
 /// A modern server's question on its way to a modern caller: as it is, but for the state, which goes out locked. What
@@ -358,9 +375,9 @@ fn passed_on(
 
 fn same(
     headers: &HeaderMap,
-    name: &'static str,
+    name: &'static HeaderName,
     wanted: &str,
-    read: impl FnOnce(&str) -> Option<String>,
+    read: impl FnOnce(&str) -> Option<Cow<'_, str>>,
 ) -> Result<(), RpcError> {
     let mismatch = |how: &str| {
         RpcError::new(code::HEADER_MISMATCH, format!("the header `{name}` {how} what the body says"))

@@ -26,6 +26,8 @@ pub(super) struct News {
 /// Hears of changes, on behalf of a caller.
 pub(super) trait Ear: Send + Sync + std::fmt::Debug {
     fn caller(&self) -> &CallerName;
+    /// The scope whose lists it knows, if that is not the one of its caller who can be asked nothing.
+    fn scope(&self) -> Option<Session>;
     /// Must not wait.
     fn hear(&self, topic: Topic);
     /// A page was visited that a server sent somebody to. Must not wait.
@@ -43,8 +45,22 @@ pub(super) enum Topic {
 /// What changed: at these servers, or nobody knows where.
 #[derive(Debug, Default)]
 struct Changes {
-    at: HashMap<Topic, HashSet<ServerName>>,
+    at: HashMap<Topic, HashSet<Spot>>,
     anywhere: bool,
+}
+
+/// A server, and for whom something changed there.
+type Spot = (ServerName, Whose);
+
+/// For whom something changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Whose {
+    /// The server is another one.
+    Everybody,
+    /// Those who share its connection.
+    Sharing,
+    /// The scope of this number, over a connection of its own.
+    One(u64),
 }
 
 /// The servers that a caller sees: those of which it may see some tool, and those that it sees as a whole.
@@ -52,6 +68,8 @@ struct Changes {
 struct Seen {
     any: HashSet<ServerName>,
     whole: HashSet<ServerName>,
+    /// The scope of the caller if it can be asked nothing.
+    plain: Option<Session>,
 }
 
 /// Changes within this time are one.
@@ -107,9 +125,10 @@ fn tell(desk: &Desk, changes: &Changes) {
             seen.insert(caller.clone(), scope.map(|scope| Seen::by(&scope)).unwrap_or_default());
         }
         let Some(seen) = seen.get(caller) else { continue };
+        let Some(scope) = ear.scope().or_else(|| seen.plain.clone()) else { continue };
         for topic in [Topic::Tools, Topic::Prompts, Topic::Resources] {
             let servers = if topic == Topic::Tools { &seen.any } else { &seen.whole };
-            if changes.concern(topic, servers) {
+            if changes.concern(topic, servers, &scope) {
                 ear.hear(topic);
             }
         }
@@ -121,7 +140,7 @@ fn tell(desk: &Desk, changes: &Changes) {
 impl Seen {
     fn by(scope: &Session) -> Self {
         let any = scope.servers().iter().map(|config| config.name.clone()).collect();
-        Self { any, whole: scope.whole_servers().into_iter().collect() }
+        Self { any, whole: scope.whole_servers().into_iter().collect(), plain: Some(scope.clone()) }
     }
 }
 
@@ -130,10 +149,20 @@ impl Seen {
 impl Changes {
     /// Takes an event. False if there will be no more, or nobody to tell.
     fn take(&mut self, desk: &Weak<Desk>, event: Result<Event, RecvError>) -> bool {
-        let (topic, server) = match event {
-            Ok(Event::ToolsChanged { server }) => (Topic::Tools, server),
-            Ok(Event::PromptsChanged { server }) => (Topic::Prompts, server),
-            Ok(Event::ResourcesChanged { server }) => (Topic::Resources, server),
+        let of = |session: Option<u64>| session.map_or(Whose::Sharing, Whose::One);
+        let (topic, spot) = match event {
+            Ok(Event::ToolsChanged { server, session }) => (Topic::Tools, (server, of(session))),
+            Ok(Event::PromptsChanged { server, session }) => (Topic::Prompts, (server, of(session))),
+            Ok(Event::ResourcesChanged { server, session }) => (Topic::Resources, (server, of(session))),
+            Ok(Event::Reloaded { added, removed, restarted, changed }) => {
+                for server in added.into_iter().chain(removed).chain(restarted) {
+                    [Topic::Tools, Topic::Prompts, Topic::Resources]
+                        .into_iter()
+                        .for_each(|topic| self.add(topic, (server.clone(), Whose::Everybody)));
+                }
+                changed.into_iter().for_each(|server| self.add(Topic::Tools, (server, Whose::Everybody)));
+                return old(desk);
+            }
             Ok(Event::PageVisited { server, id }) => {
                 let ears = desk.upgrade().map(|desk| desk.news.ears()).unwrap_or_default();
                 ears.iter().for_each(|ear| ear.visited(&server, id.raw()));
@@ -147,16 +176,29 @@ impl Changes {
             }
             Err(RecvError::Closed) => return false,
         };
-        self.at.entry(topic).or_default().insert(server);
+        self.add(topic, spot);
         old(desk)
+    }
+
+    fn add(&mut self, topic: Topic, spot: Spot) {
+        self.at.entry(topic).or_default().insert(spot);
     }
 
     fn is_empty(&self) -> bool {
         self.at.is_empty() && !self.anywhere
     }
 
-    fn concern(&self, topic: Topic, servers: &HashSet<ServerName>) -> bool {
-        self.anywhere || self.at.get(&topic).is_some_and(|at| !at.is_disjoint(servers))
+    fn concern(&self, topic: Topic, servers: &HashSet<ServerName>, scope: &Session) -> bool {
+        let concerns = |(server, whose): &Spot| match whose {
+            // It may be gone by now.
+            Whose::Everybody => {
+                let (any, whole) = scope.is_given(server);
+                if topic == Topic::Tools { any } else { whole }
+            }
+            Whose::Sharing => servers.contains(server) && !scope.has_view(server),
+            Whose::One(number) => servers.contains(server) && *number == scope.number(),
+        };
+        self.anywhere || self.at.get(&topic).is_some_and(|at| at.iter().any(concerns))
     }
 }
 

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 use super::addresses::{self, Gap};
 use super::lists;
 use crate::host::{Everywhere, Session};
-use crate::names::{CallerName, ServerName, ToolName};
+use crate::names::{ServerName, ToolName};
 use crate::wire::{Json, RpcError};
 
-/// What callers were last shown.
+/// What callers were last shown, by the number of their scope.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
-    kept: Mutex<HashMap<(CallerName, Kind), Kept>>,
+    kept: Mutex<HashMap<(u64, Kind), Kept>>,
     /// How often servers said that something changed.
     changes: AtomicU64,
 }
@@ -143,7 +143,7 @@ impl Offers {
     /// A list that was made not longer ago than that, and since which nothing has changed.
     async fn known(&self, scope: &Session, kind: Kind, age: Duration) -> Arc<Merged> {
         let changes = self.changes.load(Ordering::Relaxed);
-        let kept = self.lock().get(&(scope.agent().clone(), kind)).and_then(|kept| {
+        let kept = self.lock().get(&(scope.number(), kind)).and_then(|kept| {
             let paging = age == Duration::MAX;
             let is_good = paging || (kept.changes == changes && kept.at.elapsed() < age);
             is_good.then(|| Arc::clone(&kept.merged))
@@ -178,12 +178,12 @@ impl Offers {
         }
         if kept.len() < MOST {
             let entry = Kept { merged: Arc::clone(&merged), at: Instant::now(), changes };
-            kept.insert((scope.agent().clone(), kind), entry);
+            kept.insert((scope.number(), kind), entry);
         }
         merged
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(CallerName, Kind), Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(u64, Kind), Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::consent;
 use super::line::Line;
 use super::seal::{self, GOOD_FOR};
 use super::visit;
-use crate::ask::{Answer, Answered, Asker, Offers, Question, Relaying};
+use crate::ask::{Answered, Asker, Offers, Question, Relaying};
 use crate::mcp::{code, method};
 use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, Members, RpcError};
@@ -102,8 +103,8 @@ impl Asker for Inquirer {
         Offers { urls: visit::offers(&self.capabilities, method::ELICIT, Some(&page)), ..Offers::default() }
     }
 
-    fn ask(&self, _: &ServerName, _: Question) -> Answered {
-        Box::pin(std::future::ready(Answer::Decline))
+    fn ask(&self, server: &ServerName, question: Question) -> Answered {
+        consent::ask(self, server, question)
     }
 
     fn capabilities(&self) -> Json {

@@ -56,7 +56,8 @@ impl Desk {
 
 /// Whether a result says that the call has become a task.
 pub(super) fn is_task(result: &Json) -> bool {
-    result.member("resultType").is_some_and(|kind| kind.as_str() == "\"task\"")
+    let [kind] = result.peek(["resultType"]);
+    kind == Some(b"\"task\"")
 }
 
 fn renamed(result: &Json, public: &str) -> Json {

@@ -69,7 +69,7 @@ impl Said {
 
     /// The log level, if it is one.
     pub(super) fn level(&self) -> Option<LogLevel> {
-        LogLevel::parse(&self.log_level.as_ref()?.to::<String>().ok()?)
+        LogLevel::parse(&self.log_level.as_ref()?.text()?)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::lanes::Lanes;
 use super::peer::HostPeer;
 use super::scope::Scope;
 use super::server::Server;
@@ -13,13 +14,15 @@ use crate::ask::{Asker, Decline};
 use crate::call::Validators;
 use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
-use crate::connect::{Dock, EraMemory, EraStore, Leaving};
+use crate::connect::{Dock, EraMemory, EraStore, Leaving, Logins, TokenMemory, TokenStore};
 use crate::error::{Error, Result};
-use crate::event::Bus;
+use crate::event::{Bus, Trail};
 use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
 use crate::registry::{NameRules, Registry};
+use crate::sandbox::packages::PackageOptions;
+use crate::store::Approvals;
 use crate::wire::{Json, Limits};
 
 /// Collects what a host needs. Each setting names its default.
@@ -34,11 +37,15 @@ pub struct HostBuilder {
     events: Bus,
     eras: Arc<dyn EraStore>,
     catalogs: Option<Arc<dyn CatalogStore>>,
+    tokens: Arc<dyn TokenStore>,
     client: (String, String),
     net: NetOptions,
     grace: Duration,
     retry_pause: Duration,
     drain: Duration,
+    packages: Option<PackageOptions>,
+    trail: Trail,
+    approvals: Option<Approvals>,
 }
 
 impl Default for HostBuilder {
@@ -54,11 +61,15 @@ impl Default for HostBuilder {
             events: Bus::default(),
             eras: Arc::new(EraMemory::default()),
             catalogs: None,
+            tokens: Arc::new(TokenMemory::default()),
             client: ("wharf".into(), env!("CARGO_PKG_VERSION").into()),
             net: NetOptions::default(),
             grace: Duration::from_secs(2),
             retry_pause: Duration::from_millis(250),
             drain: Duration::from_secs(30),
+            packages: None,
+            trail: Trail::default(),
+            approvals: None,
         }
     }
 }
@@ -144,6 +155,13 @@ impl HostBuilder {
         self
     }
 
+    /// Where logins at servers are kept. Defaults to memory.
+    #[must_use]
+    pub fn tokens(mut self, tokens: Arc<dyn TokenStore>) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
     /// What servers are told about the program. Defaults to Wharf's own name and version.
     #[must_use]
     pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -181,6 +199,30 @@ impl HostBuilder {
         self
     }
 
+    /// How packages are fetched, in a step of its own, for servers that run confined. Defaults to none: their launchers
+    /// would have to fetch them, and have no network.
+    #[must_use]
+    pub fn packages(mut self, options: PackageOptions) -> Self {
+        self.packages = Some(options);
+        self
+    }
+
+    /// Where it is kept what was decided and done: an [`Audit`](crate::store::Audit). With it, nothing runs that cannot
+    /// be written down. Defaults to nowhere.
+    #[must_use]
+    pub fn audit(mut self, trail: impl Into<Trail>) -> Self {
+        self.trail = trail.into();
+        self
+    }
+
+    /// Where calls wait that somebody must allow and nobody is there to be asked about. Defaults to nowhere: they are
+    /// refused.
+    #[must_use]
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.approvals = Some(approvals);
+        self
+    }
+
     /// Makes the host, and connects the servers that are set to eager. One that fails is reported as an event and does
     /// not keep the others from working.
     pub async fn start(self) -> Result<Host> {
@@ -190,7 +232,7 @@ impl HostBuilder {
     }
 
     fn build(self) -> Result<Host> {
-        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone()));
+        let peer = Arc::new(HostPeer::new(Arc::clone(&self.asker), self.events.clone(), None));
         let scratch = self.scratch.or_else(|| self.environment.get("TMPDIR").map(PathBuf::from));
         let (name, version) = self.client;
         let policy = Live::from(self.policy);
@@ -201,12 +243,15 @@ impl HostBuilder {
             limits: self.limits.into(),
             peer: Arc::clone(&peer) as _,
             events: self.events.clone(),
+            trail: self.trail,
             eras: self.eras,
+            logins: Logins::new(self.tokens),
             net: HttpClient::new(self.net)?,
             client_info: Json::of(&serde_json::json!({ "name": name, "version": version })),
             grace: self.grace,
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
+            packages: self.packages,
         };
         let mut order: Vec<ServerName> = Vec::new();
         for config in &self.servers {
@@ -216,7 +261,8 @@ impl HostBuilder {
             order.push(config.name.clone());
         }
         let registry = Registry::new(self.names, order);
-        let mut scope = Scope::of_program(dock, peer, self.asker, registry);
+        let lanes = Lanes::new(self.drain);
+        let mut scope = Scope::of_program(dock, peer, self.asker, (registry, lanes));
         scope.store = self.catalogs;
         let add = |config: ServerConfig| {
             let server = Arc::new(Server::new(Arc::new(config), &scope.pool, scope.store.as_ref()));
@@ -228,6 +274,7 @@ impl HostBuilder {
             drain: self.drain,
             validators: Validators::default(),
             events: self.events,
+            approvals: self.approvals,
             sessions: Mutex::default(),
         };
         Ok(Host { core: Arc::new(core), scope: Arc::new(scope) })

@@ -40,7 +40,11 @@ impl Host {
         let servers = self.scope.whole_servers().into_iter().filter(|server| server.config.enabled);
         let looks = servers.map(|server| {
             let known = is_known(&server.config.name);
-            async move { (server.config.name.clone(), declared_by(&server, known, patience).await) }
+            async move {
+                let name = server.config.name.clone();
+                let look = async { declared_by(&*self.scope.settled(server).await, known).await };
+                (name, tokio::time::timeout(patience, look).await.ok().flatten())
+            }
         });
         futures_util::stream::iter(looks.collect::<Vec<_>>()).buffered(STARTING).collect().await
     }
@@ -57,7 +61,7 @@ impl Host {
 }
 
 /// From its connection, from what an earlier run saw, or from a new connection.
-async fn declared_by(server: &Server, known: bool, patience: Duration) -> Option<Declared> {
+async fn declared_by(server: &Server, known: bool) -> Option<Declared> {
     if let Some(connection) = server.berth.live() {
         return Some(Declared::of(&connection));
     }
@@ -67,8 +71,7 @@ async fn declared_by(server: &Server, known: bool, patience: Duration) -> Option
     if known || server.recent_trouble().is_some() {
         return None;
     }
-    let connection = tokio::time::timeout(patience, server.connection()).await;
-    Some(Declared::of(&connection.ok()?.ok()?))
+    Some(Declared::of(&server.connection().await.ok()?))
 }
 
 // === impl Declared ===

@@ -91,16 +91,19 @@ impl Scope {
 
     /// Shows what a server offers, unless it was taken away in the meantime.
     pub(super) fn publish(&self, server: &Arc<Server>, offered: ServerTools) {
+        if server.view.is_some() {
+            return self.publish_view(server, offered);
+        }
         let _one_at_a_time = self.docking.lock().unwrap_or_else(PoisonError::into_inner);
         if self.owns(server) {
             self.registry.replace(offered);
         }
     }
 
-    /// The scope that a server belongs to: this one, or the shared one.
+    /// The scope that a server belongs to: this one, or the shared one. A view is its caller's.
     pub(super) fn home(&self, server: &Arc<Server>) -> &Self {
         match &self.agent {
-            Some(agent) if !self.owns(server) => agent.shared.home(server),
+            Some(agent) if server.view.is_none() && !self.owns(server) => agent.shared.home(server),
             _ => self,
         }
     }

@@ -44,6 +44,7 @@ impl Host {
     pub async fn known_tools(&self) -> Listing {
         let servers: Vec<_> = self.scope.all_servers().into_iter().filter(|s| s.config.enabled).collect();
         let looks = servers.into_iter().map(|server| async move {
+            let server = self.scope.settled(server).await;
             let home = self.scope.home(&server);
             let (seen, error) = known_tools(&server, &home.peer).await;
             let rejected = seen.map(|seen| {
@@ -59,7 +60,7 @@ impl Host {
             failed.extend(error.map(|error| (name.clone(), error)));
             all_rejected.extend(rejected.iter().flat_map(|r| r.iter()).map(|r| (name.clone(), r.clone())));
         }
-        Listing { snapshot: self.scope.registry.snapshot(), failed, rejected: all_rejected }
+        Listing { snapshot: self.scope.snapshot(), failed, rejected: all_rejected }
     }
 
     /// The same for prompts. Servers that have none are left out.
@@ -90,6 +91,7 @@ impl Host {
     async fn known<T: Listed>(&self) -> Everywhere<T> {
         let servers: Vec<_> = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled).collect();
         let looks = servers.into_iter().map(|server| async move {
+            let server = self.scope.settled(server).await;
             let (list, error) = known_list::<T>(&server, &self.scope.home(&server).peer).await;
             let list = list.map(|list| shown::<T>(&server, list));
             (server.config.name.clone(), list, error)
@@ -174,15 +176,20 @@ fn last_list<T: Listed>(server: &Server) -> Last<T> {
 
 /// Asks for a list, or gives it from memory where the server promised to tell of changes.
 async fn look<T: Listed>(server: &Server, peer: &HostPeer) -> Result<Offered<T>> {
+    let _held = server.hold()?;
     let connection = server.connection().await?;
     let lasts = connection.info().offers_flag(T::KIND.capability(), "listChanged");
     let connected = &connection;
     let ask = |told: bool| async move {
         let list = T::fetch(connected, server.config.timeout).await?;
-        server.keep((!told).then_some(peer), connected, T::KIND, || {
+        let mut differs = server.keep(told, connected, T::KIND, || {
             let parts = list.items.iter().map(T::parts);
             parts.map(|(name, raw)| (name.to_owned(), raw.clone())).collect()
         });
+        if let (Some(_), Some(last)) = (&server.view, T::shelf(server).last()) {
+            differs = !last.items.iter().map(T::parts).eq(list.items.iter().map(T::parts));
+        }
+        server.tell((differs && !told).then_some(peer), T::KIND);
         Ok(list)
     };
     server.note(T::shelf(server).look(&connection, Some(peer), lasts, ask).await)

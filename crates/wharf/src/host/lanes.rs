@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::scope::Scope;
 use super::server::Server;
 use crate::call::Relayed;
-use crate::config::Share;
+use crate::config::{ServerConfig, Share};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::Era;
@@ -25,6 +25,8 @@ pub(super) struct Lanes {
     by_config: Mutex<HashMap<[u8; 32], Vec<Arc<Lane>>>>,
     /// How many lanes there may be, over all scopes of a host.
     places: Arc<Semaphore>,
+    /// How long calls may go on at a server that is taken away.
+    drain: Duration,
 }
 
 /// The way of one request, held until its end.
@@ -36,8 +38,9 @@ pub(super) struct Way {
 }
 
 /// A connection to a server that one scope has to itself.
-struct Lane {
-    berth: Berth,
+pub(super) struct Lane {
+    pub(super) berth: Berth,
+    places: Arc<Semaphore>,
     /// Held by a request that must be alone.
     turn: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<LaneState>,
@@ -48,11 +51,13 @@ struct LaneState {
     /// How many questions of the request that has it to itself wait for an answer.
     asking: Option<Arc<AtomicUsize>>,
     used: Instant,
+    /// The last connection over which its caller asked for something: it may show what is this caller's own.
+    spent: Option<u64>,
     place: Option<OwnedSemaphorePermit>,
 }
 
 /// Keeps a lane from being closed, and others from it if it must be.
-struct Hold {
+pub(super) struct Hold {
     lane: Arc<Lane>,
     turn: Option<OwnedMutexGuard<()>>,
 }
@@ -61,17 +66,29 @@ struct Hold {
 /// for an answer do not count, up to a limit.
 const ALONE: usize = 4;
 const ALONE_AND_ASKING: usize = 20;
+/// How many connections callers may have to themselves, all together.
+const LANES: usize = 128;
 
 // === impl Lanes ===
 
 impl Lanes {
-    pub(super) fn new(places: Arc<Semaphore>) -> Self {
-        Self { by_config: Mutex::default(), places }
+    pub(super) fn new(drain: Duration) -> Self {
+        Self { by_config: Mutex::default(), places: Arc::new(Semaphore::new(LANES)), drain }
     }
 
-    /// As many as there may be in all.
-    pub(super) fn places(&self) -> &Arc<Semaphore> {
-        &self.places
+    /// No lanes yet, for another scope of the same host.
+    pub(super) fn beside(&self) -> Self {
+        Self { by_config: Mutex::default(), places: Arc::clone(&self.places), drain: self.drain }
+    }
+
+    /// The first lane to a server. Nothing is started yet.
+    pub(super) fn first(&self, config: &ServerConfig, pool: &Pool) -> Arc<Lane> {
+        let mut lanes = self.lock();
+        let lanes = lanes.entry(config.identity()).or_default();
+        if lanes.is_empty() {
+            lanes.push(Arc::new(Lane::new(pool.lane(config, 0), &self.places)));
+        }
+        Arc::clone(&lanes[0])
     }
 
     /// A lane to a server: the first, or one on which nothing is under way.
@@ -79,7 +96,7 @@ impl Lanes {
         // Over HTTP a question comes with the request that it belongs to.
         let alone = relayed.alone && server.config.transport_name() != "http";
         let (lane, turn) = {
-            let mut lanes = self.by_config.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lanes = self.lock();
             let lanes = lanes.entry(server.config.identity()).or_default();
             let free = |lane: &Arc<Lane>| match alone {
                 true => {
@@ -91,7 +108,7 @@ impl Lanes {
                 Some(found) => found,
                 None if has_room(lanes) => {
                     let berth = pool.lane(&server.config, lanes.len());
-                    let lane = Arc::new(Lane::new(berth));
+                    let lane = Arc::new(Lane::new(berth, &self.places));
                     let turn = alone.then(|| Arc::clone(&lane.turn).try_lock_owned().ok()).flatten();
                     lanes.push(Arc::clone(&lane));
                     (lane, turn)
@@ -100,7 +117,7 @@ impl Lanes {
                 None => (Arc::clone(soonest_free(lanes)), None),
             }
         };
-        let mut hold = Hold::new(lane, &self.places, server)?;
+        let mut hold = lane.hold()?;
         hold.turn = match turn {
             None if alone => Some(Arc::clone(&hold.lane.turn).lock_owned().await),
             turn => turn,
@@ -111,12 +128,34 @@ impl Lanes {
 
     /// Closes what was not used for so long. It is made again when it is needed.
     pub(super) async fn recycle(&self, idle: Duration) {
-        let all: Vec<Arc<Lane>> = {
-            let lanes = self.by_config.lock().unwrap_or_else(PoisonError::into_inner);
-            lanes.values().flatten().cloned().collect()
-        };
+        let all: Vec<Arc<Lane>> = self.lock().values().flatten().cloned().collect();
         let rested: Vec<_> = all.iter().filter_map(|lane| Some((lane, lane.rest(idle)?))).collect();
         futures_util::future::join_all(rested.iter().map(|(lane, _)| lane.berth.disconnect())).await;
+    }
+
+    /// Closes every lane. They are made again when they are needed.
+    pub(super) async fn disconnect(&self) {
+        let all: Vec<Arc<Lane>> = self.lock().values().flatten().cloned().collect();
+        futures_util::future::join_all(all.iter().map(|lane| lane.berth.disconnect())).await;
+    }
+
+    /// The lanes to a server that is taken away, or is another one now: nobody new comes in, and they close when the
+    /// calls at it have ended.
+    pub(super) fn leave(&self, server: Arc<Server>, pool: &Pool) {
+        let lanes = self.lock().remove(&server.config.identity()).unwrap_or_default();
+        pool.forget_lanes(&server.config, lanes.len());
+        let drain = self.drain;
+        // Without a runtime nothing is under way: they close with their last users.
+        if let (false, Ok(runtime)) = (lanes.is_empty(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move {
+                server.duty().idle(drain).await;
+                futures_util::future::join_all(lanes.iter().map(|lane| lane.berth.disconnect())).await;
+            });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Vec<Arc<Lane>>>> {
+        self.by_config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,9 +183,39 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn new(berth: Berth) -> Self {
-        let state = LaneState { users: 0, asking: None, used: Instant::now(), place: None };
-        Self { berth, turn: Arc::default(), state: Mutex::new(state) }
+    fn new(berth: Berth, places: &Arc<Semaphore>) -> Self {
+        let state = LaneState { users: 0, asking: None, used: Instant::now(), spent: None, place: None };
+        Self { berth, places: Arc::clone(places), turn: Arc::default(), state: Mutex::new(state) }
+    }
+
+    /// Keeps it from being closed. It takes one of the places that there are.
+    pub(super) fn hold(self: &Arc<Self>) -> Result<Hold> {
+        let mut state = self.lock();
+        if state.place.is_none() {
+            let place = Arc::clone(&self.places).try_acquire_owned();
+            state.place = Some(place.map_err(|_| self.crowded())?);
+        }
+        state.users += 1;
+        drop(state);
+        Ok(Hold { lane: Arc::clone(self), turn: None })
+    }
+
+    fn crowded(&self) -> Error {
+        let config = self.berth.config();
+        Error::Connection {
+            server: config.name.clone(),
+            transport: config.transport_name(),
+            reason: "too many callers have a connection of their own; try again later, or set \
+                     `share = \"all\"` for servers that ask no questions"
+                .into(),
+            stderr: StderrTail::default(),
+            retryable: true,
+        }
+    }
+
+    /// Whether its caller asked for something over this connection.
+    pub(super) fn is_spent(&self, connection: &Connection) -> bool {
+        self.lock().spent == Some(connection.number())
     }
 
     /// Gives its place up, if nobody used it for so long. The place is free when what is given back is gone.
@@ -162,25 +231,17 @@ impl Lane {
 // === impl Hold ===
 
 impl Hold {
-    fn new(lane: Arc<Lane>, places: &Arc<Semaphore>, server: &Server) -> Result<Self> {
-        let mut state = lane.lock();
-        if state.place.is_none() {
-            let place = Arc::clone(places).try_acquire_owned();
-            state.place = Some(place.map_err(|_| {
-                Error::Connection {
-                    server: server.config.name.clone(),
-                    transport: server.config.transport_name(),
-                    reason: "too many callers have a connection of their own; try again later, or set \
-                         `share = \"all\"` for servers that ask no questions"
-                        .into(),
-                    stderr: StderrTail::default(),
-                    retryable: true,
-                }
-            })?);
-        }
-        state.users += 1;
-        drop(state);
-        Ok(Self { lane, turn: None })
+    /// The lane's connection, for something that its caller asks for.
+    async fn connection(&self) -> Result<Connection> {
+        let connection = self.lane.berth.connection().await?;
+        self.lane.lock().spent = Some(connection.number());
+        Ok(connection)
+    }
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Hold").field(&self.lane.berth).finish()
     }
 }
 
@@ -204,8 +265,10 @@ impl Way {
 
     /// The same way over a fresh connection.
     pub(super) async fn again(&mut self, server: &Server) -> Result<()> {
-        let berth = self.hold.as_ref().map_or(&server.berth, |hold| &hold.lane.berth);
-        self.connection = berth.connection().await?;
+        self.connection = match &self.hold {
+            Some(hold) => hold.connection().await?,
+            None => server.berth.connection().await?,
+        };
         Ok(())
     }
 }
@@ -215,16 +278,20 @@ impl Way {
 impl Scope {
     /// The way to a server for a request, which may be made for somebody else.
     pub(super) async fn way(&self, server: &Arc<Server>, relayed: Option<&Relayed>) -> Result<Way> {
+        if let Some(view) = &server.view {
+            return match (server.config.share, relayed) {
+                (Some(Share::Never), Some(_)) => self.once(server).await,
+                (_, Some(relayed)) => enter(self.lanes.enter(server, &self.pool, relayed).await?).await,
+                (_, None) => enter(view.lane.hold()?).await,
+            };
+        }
         let Some(relayed) = relayed.filter(|_| self.agent.is_some() && !self.owns(server)) else {
             let private = self.agent.is_some() && self.owns(server);
             return Ok(Way { private, ..Way::shared(server.berth.connection().await?) });
         };
         match server.config.share {
             Some(Share::All) => return Ok(Way::shared(server.berth.connection().await?)),
-            Some(Share::Never) => {
-                let lane = Arc::new(Lane::new(self.pool.unlisted(&server.config)));
-                return enter(Hold::new(lane, self.lanes.places(), server)?).await;
-            }
+            Some(Share::Never) => return self.once(server).await,
             Some(Share::PerCaller) => {}
             None if relayed.asks_nothing() => return Ok(Way::shared(server.berth.connection().await?)),
             None if self.pool.dock().known_era(&server.config) == Some(Era::Legacy) => {}
@@ -237,9 +304,15 @@ impl Scope {
         }
         enter(self.lanes.enter(server, &self.pool, relayed).await?).await
     }
+
+    /// A connection for one request alone.
+    async fn once(&self, server: &Server) -> Result<Way> {
+        let lane = Lane::new(self.pool.unlisted(&server.config), &self.lanes.places);
+        enter(Arc::new(lane).hold()?).await
+    }
 }
 
 async fn enter(hold: Hold) -> Result<Way> {
-    let connection = hold.lane.berth.connection().await?;
+    let connection = hold.connection().await?;
     Ok(Way { connection, private: true, hold: Some(hold) })
 }

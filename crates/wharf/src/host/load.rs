@@ -71,7 +71,7 @@ impl Host {
             self.scope.remove(&server).await;
             return Err(closed);
         }
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let own = snapshot.tools().iter().filter(|route| route.is_of(&server.config.name));
         Ok(own.map(|route| Arc::clone(&route.public)).collect())
     }

@@ -4,6 +4,7 @@
 //! The host orders the rooms and decides nothing itself: every judgement is `policy`'s, every byte is `connect`'s.
 
 mod builder;
+mod consent;
 mod context;
 mod declared;
 mod docking;
@@ -14,6 +15,7 @@ mod known;
 mod lanes;
 mod load;
 mod local;
+mod login;
 mod offers;
 mod peer;
 mod pins;
@@ -25,9 +27,11 @@ mod server;
 mod session;
 mod shelf;
 mod shown;
+mod trace;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod views;
 
 pub use builder::HostBuilder;
 pub use context::Context;
@@ -52,13 +56,14 @@ use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
 use crate::connect::Berth;
 use crate::error::{Error, Result};
-use crate::event::Bus;
+use crate::event::{Bus, Trail};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::net::HttpClient;
 use crate::outcome::Outcome;
 use crate::policy::{Live, Policy};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::{Extensions, Memory, State};
+use crate::store::Approvals;
 use crate::wire::Json;
 use scope::Scope;
 use server::Server;
@@ -79,6 +84,8 @@ struct Core {
     drain: Duration,
     validators: Validators,
     events: Bus,
+    /// Where calls wait that somebody must allow.
+    approvals: Option<Approvals>,
     /// How many sessions there were, and those that there are.
     sessions: Mutex<(u64, Vec<Weak<Scope>>)>,
 }
@@ -132,6 +139,11 @@ impl Host {
     /// Where events come out.
     pub fn events(&self) -> &Bus {
         &self.core.events
+    }
+
+    /// Where it is kept what is decided and done.
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.scope.pool.dock().trail
     }
 
     /// What decides where this program may go, and what goes there.
@@ -192,7 +204,7 @@ impl Host {
 
     /// Every tool that is known now. Nobody is asked.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.scope.registry.snapshot()
+        self.scope.snapshot()
     }
 
     /// Asks every server for its tools, side by side. Those that fail are reported; the rest works.
@@ -219,13 +231,17 @@ impl Host {
     /// The same, with options.
     pub async fn call_with(&self, name: &str, arguments: Json, options: CallOptions<'_>) -> Outcome {
         // Held, not copied: most names are known, and lead where they led before.
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let known = snapshot.route(name).filter(|route| !self.scope.has_changed(route));
         let found = match known {
             Some(route) => Cow::Borrowed(route),
             None => match self.route(name).await {
                 Ok(route) => Cow::Owned(route),
-                Err(error) => return Outcome::not_found(error),
+                Err(error) => {
+                    return self
+                        .not_found(name.into(), &arguments, self.caller(&options).clone(), error)
+                        .await;
+                }
             },
         };
         self.run(&found, &arguments, options).await
@@ -240,13 +256,22 @@ impl Host {
         options: CallOptions<'_>,
     ) -> Outcome {
         let arguments = arguments.into();
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let known = snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route));
         let found = match known {
             Some(route) => Cow::Borrowed(route),
             None => match self.find(server, tool).await {
                 Ok(route) => Cow::Owned(route),
-                Err(error) => return Outcome::not_found(error),
+                Err(error) => {
+                    return self
+                        .not_found(
+                            format!("{server}/{tool}").into(),
+                            &arguments,
+                            self.caller(&options).clone(),
+                            error,
+                        )
+                        .await;
+                }
             },
         };
         self.run(&found, &arguments, options).await
@@ -254,13 +279,13 @@ impl Host {
 
     /// Where a public name leads. Servers of which nothing is known are asked now.
     pub async fn route(&self, name: &str) -> Result<Route> {
-        if let Some(route) = self.scope.registry.snapshot().route(name) {
+        if let Some(route) = self.scope.snapshot().route(name) {
             if !self.scope.has_changed(route) {
                 return Ok(route.clone());
             }
             // Only the server itself is asked: another one's trouble is not this call's.
             self.tools_of(route.server.as_str()).await?;
-            if let Some(route) = self.scope.registry.snapshot().route(name) {
+            if let Some(route) = self.scope.snapshot().route(name) {
                 return Ok(route.clone());
             }
         }
@@ -292,7 +317,7 @@ impl Host {
 
     /// Whether a public name leads somewhere, as far as is known without asking anybody, and where it leads is liked.
     pub(crate) fn knows(&self, name: &str, like: impl FnOnce(&Route) -> bool) -> bool {
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         snapshot.route(name).is_some_and(|route| !self.scope.has_changed(route) && like(route))
     }
 
@@ -300,7 +325,7 @@ impl Host {
     /// was not yet.
     pub async fn find(&self, server: &str, tool: &str) -> Result<Route> {
         let fresh = |server: &str| {
-            let snapshot = self.scope.registry.snapshot();
+            let snapshot = self.scope.snapshot();
             snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route)).cloned()
         };
         if let Some(route) = fresh(server) {
@@ -336,11 +361,13 @@ impl Host {
             futures_util::future::join_all(scopes.iter().map(|scope| scope.disconnect())).await;
         }
         self.scope.close().await;
+        // What cannot be written is told to the next call.
+        let _ = self.trail().flush().await;
     }
 
     /// What is no server may be a set of local tools that lacks this one.
     fn unknown_in_set(&self, set: &str, tool: &str, error: Error) -> Error {
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let in_set = |route: &&Route| route.source == Source::Local && route.server.as_str() == set;
         match (error, snapshot.tools().iter().find(in_set)) {
             (Error::UnknownServer { .. }, Some(route)) => {
@@ -364,7 +391,7 @@ impl Host {
         });
         let mut answers: Vec<_> = asked.buffer_unordered(STARTING).collect().await;
         answers.sort_by_key(|(server, _)| order.iter().position(|name| *name == server.config.name));
-        let snapshot = self.scope.registry.snapshot();
+        let snapshot = self.scope.snapshot();
         let mut listing = Listing { snapshot, failed: Vec::new(), rejected: Vec::new() };
         for (server, answer) in answers {
             let name = &server.config.name;

@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 
 use super::known::shown;
 use super::server::Server;
+use super::trace::ended;
 use super::{CallOptions, Host, STARTING};
 use crate::call::{self, Asked, Completing, PromptFetched, ResourceRead};
 use crate::catalog::{self, Offered, Part, Subscription};
@@ -80,7 +81,11 @@ impl Host {
     pub async fn subscribe(&self, server: &str, uri: &str) -> Result<Subscription> {
         let watch = |s: Arc<Server>, c| async move {
             let peer = &self.scope.home(&s).peer;
-            peer.watchers.subscribe(&c, uri, s.config.timeout).await
+            let subscription = peer.watchers.subscribe(&c, uri, s.config.timeout).await?;
+            Ok(match s.hold()? {
+                Some(hold) => subscription.keeping(hold),
+                None => subscription,
+            })
         };
         self.use_server(server, method::SUBSCRIBE, watch).await
     }
@@ -174,27 +179,36 @@ impl Host {
         mut options: CallOptions<'_>,
     ) -> Result<Json> {
         let server = self.scope.whole_server(server)?;
-        self.permit_use(&server, method).await?;
-        if let (method::PROMPTS_GET, Some(name), true) = (method, about, server.is_locked()) {
-            let connection = server.connection().await?;
-            let prompt = call::find_prompt(&connection, name, server.config.timeout).await?;
-            server.permit(ListKind::Prompts, name, &prompt.raw)?;
-        }
-        let relayed = options.relayed.take();
-        let mut way = self.scope.way(&server, relayed.as_deref()).await?;
-        let private = way.private;
-        let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
-        let asked = Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
-        let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
-            Err(error) if error.is_retryable() && !way.connection.is_open() => {
-                way.again(&server).await?;
-                let asked =
-                    Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
-                call::forward(&way.connection, (part, method, about), params, asked).await
+        let entry = self.permit_use(&server, method).await?;
+        let forwarding = async {
+            let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
+            if let (method::PROMPTS_GET, Some(name), true) = (method, about, server.is_locked()) {
+                let connection = server.connection().await?;
+                let prompt = call::find_prompt(&connection, name, server.config.timeout).await?;
+                server.permit(ListKind::Prompts, name, &prompt.raw)?;
             }
-            ended => ended,
+            let relayed = options.relayed.take();
+            let mut way = self.scope.way(&server, relayed.as_deref()).await?;
+            let private = way.private;
+            let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
+            let asked =
+                Asked { asker, relayed: relayed.as_ref(), private, ..self.asked(&server, &mut options) };
+            let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
+                Err(error) if error.is_retryable() && !way.connection.is_open() => {
+                    way.again(&server).await?;
+                    let asked = Asked {
+                        asker,
+                        relayed: relayed.as_ref(),
+                        private,
+                        ..self.asked(&server, &mut options)
+                    };
+                    call::forward(&way.connection, (part, method, about), params, asked).await
+                }
+                ended => ended,
+            };
+            ended.and_then(|raw| server.scanned_result(about.unwrap_or(method), raw))
         };
-        ended.and_then(|raw| server.scanned_result(about.unwrap_or(method), raw))
+        ended(entry, forwarding).await
     }
 
     /// The same for what an agent may do only with somebody's consent.
@@ -208,8 +222,8 @@ impl Host {
         F: Future<Output = Result<T>>,
     {
         let known = self.scope.whole_server(server)?;
-        self.permit_use(&known, method).await?;
-        self.reach(server, ask).await
+        let entry = self.permit_use(&known, method).await?;
+        ended(entry, self.reach(server, ask)).await
     }
 
     /// The one way to a server for everything that is no tool call: a server that is there and may be used, connected.
@@ -218,11 +232,9 @@ impl Host {
     where
         F: Future<Output = Result<T>>,
     {
-        let server = self.scope.whole_server(server)?;
-        let _on_duty = server.duty.enter().ok_or_else(|| Error::UnknownServer {
-            name: server.config.name.to_string(),
-            hint: "it was there and is not any more".into(),
-        })?;
+        let server = self.scope.settled(self.scope.whole_server(server)?).await;
+        let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
+        let _held = server.hold()?;
         let connection = server.berth.connection().await?;
         if server.is_unconfirmed() {
             let (host, server) = (self.clone(), Arc::clone(&server));
@@ -268,5 +280,13 @@ impl Host {
             }
         }
         found
+    }
+}
+
+/// A server that was there when it was looked up.
+fn left(server: &Server) -> Error {
+    Error::UnknownServer {
+        name: server.config.name.to_string(),
+        hint: "it was there and is not any more".into(),
     }
 }

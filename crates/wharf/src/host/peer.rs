@@ -19,6 +19,8 @@ use crate::wire::{Json, Members};
 pub(super) struct HostPeer {
     asker: Arc<dyn Asker>,
     events: Bus,
+    /// The number of the session whose connections these are, if they are one's.
+    session: Option<u64>,
     /// Lists that changed since their servers were last asked. A flood of notices is one entry.
     changed: Mutex<HashSet<(ServerName, ListKind)>>,
     /// Whether there is any, so that a call need not look.
@@ -29,8 +31,8 @@ pub(super) struct HostPeer {
     levels: Mutex<HashMap<ServerName, LogLevel>>,
     /// The same for every server where nobody said otherwise.
     level: Mutex<Option<LogLevel>>,
-    /// The last connection to each server.
-    connections: Mutex<HashMap<ServerName, WeakConnection>>,
+    /// The connections to each server. A session may have several.
+    connections: Mutex<HashMap<ServerName, Vec<WeakConnection>>>,
 }
 
 /// How long a new connection may take to hear what was asked of the last one.
@@ -39,11 +41,12 @@ const RESTORE: Duration = Duration::from_secs(30);
 const LOG_SHOWN: usize = 4096;
 
 impl HostPeer {
-    pub(super) fn new(asker: Arc<dyn Asker>, events: Bus) -> Self {
+    pub(super) fn new(asker: Arc<dyn Asker>, events: Bus, session: Option<u64>) -> Self {
         let watchers = Watchers::new(events.clone());
         Self {
             asker,
             events,
+            session,
             changed: Mutex::default(),
             any_changed: AtomicBool::new(false),
             watchers,
@@ -78,11 +81,11 @@ impl HostPeer {
 
     /// Tells that a list is another one now.
     pub(super) fn tell_changed(&self, server: &ServerName, kind: ListKind) {
-        let server = server.clone();
+        let (server, session) = (server.clone(), self.session);
         self.events.publish(|| match kind {
-            ListKind::Tools => Event::ToolsChanged { server },
-            ListKind::Prompts => Event::PromptsChanged { server },
-            ListKind::Resources | ListKind::ResourceTemplates => Event::ResourcesChanged { server },
+            ListKind::Tools => Event::ToolsChanged { server, session },
+            ListKind::Prompts => Event::PromptsChanged { server, session },
+            ListKind::Resources | ListKind::ResourceTemplates => Event::ResourcesChanged { server, session },
         });
     }
 
@@ -97,6 +100,11 @@ impl HostPeer {
         self.live().iter().for_each(|connection| self.restore_level(connection));
     }
 
+    /// Whether every server is told a level.
+    pub(super) fn has_level(&self) -> bool {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Tells something to every legacy server that is connected.
     pub(super) fn tell(&self, method: &str) {
         let legacy = self.live().into_iter().filter(|c| c.info().revision.era() == Era::Legacy);
@@ -105,7 +113,7 @@ impl HostPeer {
 
     fn live(&self) -> Vec<Connection> {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.values().filter_map(WeakConnection::upgrade).collect()
+        connections.values().flatten().filter_map(WeakConnection::upgrade).collect()
     }
 
     /// Tells the level that was asked of the last connection to a new one.
@@ -153,7 +161,9 @@ impl Peer for HostPeer {
 
     fn connected(&self, connection: &Connection) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.insert(connection.server().clone(), connection.downgrade());
+        let known = connections.entry(connection.server().clone()).or_default();
+        known.retain(|known| known.upgrade().is_some_and(|known| known.is_open()));
+        known.push(connection.downgrade());
         drop(connections);
         self.restore_level(connection);
         self.watchers.resume(connection, RESTORE);
@@ -161,9 +171,9 @@ impl Peer for HostPeer {
 
     fn renewed(&self, server: &ServerName) {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let connection = connections.get(server).and_then(WeakConnection::upgrade);
+        let known: Vec<_> = connections.get(server).into_iter().flatten().cloned().collect();
         drop(connections);
-        if let Some(connection) = connection {
+        for connection in known.iter().filter_map(WeakConnection::upgrade) {
             self.restore_level(&connection);
             self.watchers.renew(&connection, RESTORE);
         }

@@ -12,6 +12,7 @@ use crate::config::ServerConfig;
 use crate::mcp::ServerInfo;
 use crate::names::ServerName;
 use crate::secret::Redactor;
+use crate::wire::Json;
 
 /// A server's entry in the store.
 pub(super) struct Pins {
@@ -41,6 +42,19 @@ impl Pins {
     ) -> Self {
         let key = PinKey::of(config, environment);
         Self { store, server: config.name.clone(), key, redactor, entry: Mutex::new(Entry::Unread) }
+    }
+
+    /// The same for what the server shows to whoever says this of itself.
+    pub(super) fn shown_to(mut self, capabilities: &Json) -> Self {
+        self.key = self.key.shown_to(capabilities);
+        self
+    }
+
+    /// Whether something else was known than what is offered now. It is not remembered.
+    pub(super) fn differs(&self, kind: ListKind, list: &Definitions) -> bool {
+        let known = self.get();
+        let known = known.as_ref().and_then(|pinned| pinned.lists.get(&kind));
+        known.is_some_and(|known| !known.offers_same(list))
     }
 
     /// What the server was last seen to offer.

@@ -106,6 +106,7 @@ impl Host {
         }
         let shared: HashSet<ServerName> = self.core.scopes().iter().flat_map(|s| s.given_away()).collect();
         let (changes, eager) = self.scope.become_these(configs, &shared, others, self.core.drain);
+        self.core.scopes().iter().for_each(|scope| scope.refit());
         self.tell_of(&changes);
         if !eager.is_empty() {
             let host = self.clone();
@@ -220,7 +221,7 @@ impl Scope {
     fn renew(&self, drain: Duration) {
         for server in self.servers.load().values().map(Arc::clone) {
             tokio::spawn(async move {
-                server.duty.idle(drain).await;
+                server.duty().idle(drain).await;
                 server.berth.disconnect().await;
             });
         }
@@ -228,11 +229,11 @@ impl Scope {
 
     /// Lets a server go when its calls have ended, or when they take too long.
     fn see_off(self: &Arc<Self>, server: Arc<Server>, drain: Duration) {
-        server.duty.end();
+        server.duty().end();
         self.leaving().push(Arc::clone(&server));
         let scope = Arc::downgrade(self);
         tokio::spawn(async move {
-            server.duty.idle(drain).await;
+            server.duty().idle(drain).await;
             server.berth.disconnect().await;
             if let Some(scope) = scope.upgrade() {
                 scope.leaving().retain(|known| !Arc::ptr_eq(known, &server));
@@ -262,6 +263,7 @@ impl Likeness {
             disabled_tools,
             connect,
             share,
+            oauth,
             sandbox,
             origin,
         } = one;
@@ -271,6 +273,7 @@ impl Likeness {
             && *start_timeout == other.start_timeout
             && *connect == other.connect
             && *share == other.share
+            && *oauth == other.oauth
             && *sandbox == other.sandbox
             && is_same_place(origin, &other.origin);
         let same_view = *timeout == other.timeout

@@ -13,15 +13,15 @@ use super::context::{Context, Report};
 use super::local::Function;
 use super::scope::{Reducer, Target, gone};
 use super::server::Server;
+use super::trace::Errand;
 use super::{CallOptions, Host};
-use crate::ask;
 use crate::call::{self, Call, Misfit, OnProgress};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{CallPermit, Decision, Reach, Subject, Tainted};
+use crate::policy::{Decision, Subject, Tainted};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::Transaction;
 use crate::wire::Json;
@@ -37,6 +37,7 @@ impl Host {
     /// Calls a tool. What is remembered is as it was unless the call succeeds.
     pub(super) async fn run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
+        let mut errand = Errand { route, arguments, rule: None, entry: None };
         let caller = self.caller(&options).clone();
         let reducers = self.scope.reducers();
         let transact = route.source == Source::Local || reducers.is_some();
@@ -45,11 +46,11 @@ impl Host {
         let relayed = options.relayed.clone();
         let ended = match (&target, &transaction) {
             (Ok(Target::Server(server)), _) => {
-                let ended = self.run_remote(server, route, arguments, options).await;
+                let ended = self.run_remote(server, &mut errand, options).await;
                 ended.and_then(|raw| server.scanned_result(route.tool.name.as_str(), raw))
             }
             (Ok(Target::Function(function)), Some(transaction)) => {
-                self.run_local(function, transaction, arguments, options).await
+                self.run_local(function, transaction, &mut errand, options).await
             }
             (Ok(Target::Function(_)), None) => {
                 Err(Error::Internal("a local tool needs a transaction".into()))
@@ -78,12 +79,13 @@ impl Host {
             *reason = clean;
         }
         let outcome = outcome.after(started.elapsed());
+        self.on_record((&caller, target.as_ref().ok()), errand, &outcome).await;
         self.tell((caller, target.ok()), route, arguments, &outcome);
         outcome
     }
 
     /// Who calls: an agent is always itself; the program may speak for others.
-    fn caller<'a>(&'a self, options: &'a CallOptions<'_>) -> &'a CallerName {
+    pub(super) fn caller<'a>(&'a self, options: &'a CallOptions<'_>) -> &'a CallerName {
         match (&self.scope.agent, &options.caller) {
             (None, Some(caller)) => caller,
             _ => &self.scope.caller,
@@ -93,11 +95,11 @@ impl Host {
     async fn run_remote(
         &self,
         server: &Arc<Server>,
-        route: &Route,
-        arguments: &Json,
+        errand: &mut Errand<'_>,
         options: CallOptions<'_>,
     ) -> Result<Json> {
-        let _on_duty = server.duty.enter().ok_or_else(|| gone(route))?;
+        let (route, arguments) = (errand.route, errand.arguments);
+        let _on_duty = server.duty().enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
         let caller = self.caller(&options);
         let subject = server.subject(&route.tool);
@@ -111,8 +113,12 @@ impl Host {
         }
         let checked = self.check(&server.config.name, &definition, arguments).await;
         checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
-        let permit = self.permit(decision, &subject, tool, shown).await?;
         let relayed = options.relayed.as_ref();
+        let again = || self.judge(&self.scope.caller, &subject, tool);
+        let (permit, rule) =
+            self.permit(decision, again, shown, relayed.map(|relayed| &relayed.asker)).await?;
+        errand.rule = rule;
+        self.begin(caller, errand, shown).await?;
         let mut way = self.scope.way(server, relayed.map(|relayed| &**relayed)).await?;
         if server.is_unconfirmed() {
             // It is another connection than the one that was looked at: an answer may take its time.
@@ -186,9 +192,10 @@ impl Host {
         &self,
         function: &Arc<Function>,
         transaction: &Arc<Transaction>,
-        arguments: &Json,
+        errand: &mut Errand<'_>,
         options: CallOptions<'_>,
     ) -> Result<Json> {
+        let arguments = errand.arguments;
         let tool = &function.tool.name;
         let caller = self.caller(&options);
         let subject = Subject::Local { set: &function.set, ask: function.ask };
@@ -196,7 +203,11 @@ impl Host {
         let shown = || Redacted::new(arguments.clone(), self.scope.redactor());
         let checked = self.check(&function.set, &function.tool, arguments).await;
         checked.map_err(|error| about(error, shown))?;
-        let permit = self.permit(decision, &subject, tool, shown).await?;
+        let again = || self.judge(&self.scope.caller, &subject, tool);
+        let asker = options.relayed.as_ref().map(|relayed| &relayed.asker);
+        let (permit, rule) = self.permit(decision, again, shown, asker).await?;
+        errand.rule = rule;
+        self.begin(caller, errand, shown).await?;
         let (progress, reports) = mpsc::channel(PROGRESS_WAITING);
         let context = Context {
             host: self.clone(),
@@ -237,7 +248,12 @@ impl Host {
     }
 
     /// The program itself needs nobody's leave; an agent is judged by its standing.
-    fn judge(&self, caller: &CallerName, subject: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
+    pub(super) fn judge(
+        &self,
+        caller: &CallerName,
+        subject: &Subject<'_>,
+        tool: &ToolName,
+    ) -> Result<Decision> {
         self.core.policy.with(|policy| {
             match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
                 Some(decision) => decision,
@@ -254,76 +270,6 @@ impl Host {
         if self.core.policy.with(|policy| policy.taints(server, Some(tool))) {
             self.scope.taint.set(|| Tainted { server: server.clone(), tool: tool.clone() });
         }
-    }
-
-    /// A permit for a call, from whoever can give one.
-    async fn permit(
-        &self,
-        decision: Decision,
-        subject: &Subject<'_>,
-        tool: &ToolName,
-        arguments: impl FnOnce() -> Redacted,
-    ) -> Result<CallPermit> {
-        let again = || self.judge(&self.scope.caller, subject, tool);
-        self.permit_after(decision, again, arguments).await
-    }
-
-    /// The same for what is no tool call.
-    pub(super) async fn permit_use(&self, server: &Server, method: &'static str) -> Result<()> {
-        let policy = self.core.policy.now();
-        let subject =
-            Subject::Server { config: &server.config, identity: &server.identity, definition: None };
-        let method = ToolName::parse(method).map_err(|e| Error::Internal(e.to_string()))?;
-        let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, &method));
-        let taint = || self.scope.taint.get();
-        let of_program =
-            || policy.judge_program_use(&self.scope.caller, &subject, &method, taint().as_deref());
-        let judge = || judge().unwrap_or_else(|| Ok(of_program()));
-        let arguments = || Redacted::new(Json::empty_object(), server.redactor.clone());
-        self.permit_after(judge()?, judge, arguments).await?;
-        if policy.taints(&server.config.name, None) {
-            let (server, tool) = (server.config.name.clone(), method);
-            self.scope.taint.set(|| Tainted { server, tool });
-        }
-        Ok(())
-    }
-
-    /// Asks if somebody must be asked. One answer serves everyone who waits for it.
-    async fn permit_after(
-        &self,
-        decision: Decision,
-        again: impl FnOnce() -> Result<Decision>,
-        arguments: impl FnOnce() -> Redacted,
-    ) -> Result<CallPermit> {
-        let agent = match (decision, &self.scope.agent) {
-            (Decision::Permit(permit), _) => return Ok(permit),
-            (Decision::Ask(wanted), None) => {
-                return ask::consent(&self.scope.asker, wanted, arguments()).await.0;
-            }
-            (Decision::Ask(_), Some(agent)) => agent,
-        };
-        let _one_at_a_time = agent.asking.lock().await;
-        let wanted = match again()? {
-            Decision::Permit(permit) => return Ok(permit),
-            Decision::Ask(wanted) => wanted,
-        };
-        let (identity, server, tool) =
-            (wanted.identity().clone(), wanted.server().clone(), wanted.tool().clone());
-        let flows = wanted.flow().is_some();
-        let (permit, reach) = ask::consent(&self.scope.asker, wanted, arguments()).await;
-        if let (Ok(_), Some(reach)) = (&permit, reach) {
-            agent.remember(|grants| match reach {
-                Reach::Tool if flows => grants.with_flow(&identity, &tool),
-                reach => grants.with(&identity, &tool, reach),
-            });
-        }
-        self.core.events.publish(|| Event::Consent {
-            caller: self.scope.caller.clone(),
-            server,
-            tool,
-            allowed: permit.is_ok(),
-        });
-        permit
     }
 
     /// Why a tool that is there is not shown here, if permission is the reason.
@@ -362,15 +308,18 @@ impl Host {
                 // A function may pass on what any server said.
                 _ => self.scope.redactor(),
             };
-            let shown = Redacted::new(arguments.clone(), redactor);
-            let (server, tool) = (route.server.clone(), route.tool.name.clone());
-            let told = Invocation::of(caller, server, tool, shown);
-            let mut told = told.with_result(outcome.raw.clone(), arguments);
-            told.local = route.source == Source::Local;
-            told.success = outcome.success;
-            told.error = outcome.error.as_ref().map(Error::kind);
-            told.took = outcome.took;
-            Event::ToolInvoked(Arc::new(told))
+            let (arguments, result) = Redacted::of_call(arguments, &outcome.raw, redactor);
+            Event::ToolInvoked(Arc::new(Invocation {
+                caller,
+                server: route.server.clone(),
+                tool: route.tool.name.clone(),
+                local: route.source == Source::Local,
+                arguments,
+                result,
+                success: outcome.success,
+                error: outcome.error.as_ref().map(Error::kind),
+                took: outcome.took,
+            }))
         });
     }
 }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
-use tokio::sync::Semaphore;
 
 use super::builder::did_you_mean;
 use super::docking::usable;
@@ -16,8 +15,9 @@ use super::lanes::Lanes;
 use super::local::Function;
 use super::peer::HostPeer;
 use super::server::Server;
+use super::views::{Relays, Views};
 use crate::ask::Asker;
-use crate::catalog::CatalogStore;
+use crate::catalog::{CatalogMemory, CatalogStore};
 use crate::config::ServerConfig;
 use crate::connect::{Dock, Leaving, Pool};
 use crate::error::{Error, Result};
@@ -43,8 +43,12 @@ pub(super) struct Scope {
     pub(super) pool: Pool,
     /// Connections to shared servers that this scope has to itself.
     pub(super) lanes: Lanes,
+    /// What shared servers show over those.
+    pub(super) views: Views,
     /// Where it is kept what servers offer. An agent's own servers are nobody else's to know.
     pub(super) store: Option<Arc<dyn CatalogStore>>,
+    /// The same for what they offer over lanes, where nothing is kept beyond this run.
+    pub(super) views_store: Arc<dyn CatalogStore>,
     pub(super) peer: Arc<HostPeer>,
     pub(super) registry: Arc<Registry>,
     pub(super) functions: ArcSwap<Functions>,
@@ -77,6 +81,8 @@ pub(super) struct Agent {
     /// Servers that this agent gave to everyone.
     pub(super) gave: Mutex<Vec<ServerName>>,
     pub(super) shared: Arc<Scope>,
+    /// If it calls for somebody else: a caller of the gateway.
+    pub(super) relays: Option<Relays>,
     pub(super) closed: AtomicBool,
 }
 
@@ -86,23 +92,22 @@ pub(super) enum Target {
     Function(Arc<Function>),
 }
 
-/// How many connections callers may have to themselves, all together.
-const LANES: usize = 128;
-
 impl Scope {
     /// The scope of the program itself, with nothing docked yet.
     pub(super) fn of_program(
         dock: Dock,
         peer: Arc<HostPeer>,
         asker: Arc<dyn Asker>,
-        registry: Registry,
+        (registry, lanes): (Registry, Lanes),
     ) -> Self {
         Self {
             caller: CallerName::local(),
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
-            lanes: Lanes::new(Arc::new(Semaphore::new(LANES))),
+            lanes,
+            views: Views::default(),
             store: None,
+            views_store: Arc::new(CatalogMemory::default()),
             peer,
             registry: Arc::new(registry),
             functions: ArcSwap::default(),
@@ -127,7 +132,8 @@ impl Scope {
         (permission, rules): (Option<Permission>, Option<Arc<CallerRules>>),
         asker: Arc<dyn Asker>,
     ) -> Self {
-        let peer = Arc::new(HostPeer::new(Arc::clone(&asker), shared.pool.dock().events.clone()));
+        let events = shared.pool.dock().events.clone();
+        let peer = Arc::new(HostPeer::new(Arc::clone(&asker), events, Some(owner.0)));
         let leaving = Leaving::default();
         let dock = Dock { peer: Arc::clone(&peer) as _, leaving, ..Dock::clone(shared.pool.dock()) };
         let registry = Registry::above(&shared.registry, owner, sees(permission), rules.clone());
@@ -139,14 +145,17 @@ impl Scope {
             asking: tokio::sync::Mutex::default(),
             gave: Mutex::default(),
             shared: Arc::clone(shared),
+            relays: None,
             closed: AtomicBool::new(false),
         };
         Self {
             caller,
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
-            lanes: Lanes::new(Arc::clone(shared.lanes.places())),
+            lanes: shared.lanes.beside(),
+            views: Views::default(),
             store: None,
+            views_store: Arc::new(CatalogMemory::default()),
             peer,
             registry: Arc::new(registry),
             functions: ArcSwap::default(),
@@ -179,7 +188,8 @@ impl Scope {
         let mut all: Vec<Arc<Server>> = own.values().cloned().collect();
         if let Some(agent) = &self.agent {
             let shared = agent.shared.servers.load();
-            all.extend(shared.values().filter(|s| !own.contains_key(&s.config.name)).cloned());
+            let others = shared.values().filter(|s| !own.contains_key(&s.config.name));
+            all.extend(others.map(|server| self.seen(server)));
         }
         all
     }
@@ -243,7 +253,8 @@ impl Scope {
         // The exact name first: it is what a call has.
         let exact = servers.get(name).cloned();
         let normalised = || ServerName::parse(name).ok().and_then(|name| servers.get(&name).cloned());
-        exact.or_else(normalised).or_else(|| self.agent.as_ref()?.shared.known(name))
+        let shared = || self.agent.as_ref()?.shared.known(name).map(|server| self.seen(&server));
+        exact.or_else(normalised).or_else(shared)
     }
 
     /// Where a route leads, if it is still this scope's to follow.
@@ -257,7 +268,16 @@ impl Scope {
         };
         match route.source {
             Source::Mcp => {
-                let server = scope.servers.load().get(&route.server).cloned();
+                let own = scope.servers.load().get(&route.server).cloned();
+                let server = match &self.agent {
+                    // A tool of a shared server, which this scope may see in its own way.
+                    Some(agent) if route.owner.is_none() || own.is_none() => {
+                        let seen = agent.shared.servers.load().get(&route.server).map(|s| self.seen(s));
+                        // A server of its own that is gone is not another of its name.
+                        seen.filter(|server| route.owner.is_none() || server.view.is_some())
+                    }
+                    _ => own,
+                };
                 server.map(Target::Server).ok_or_else(|| gone(route))
             }
             Source::Local => {
@@ -299,6 +319,7 @@ impl Scope {
         let leaving = self.leaving().clone();
         let all = servers.values().chain(&leaving);
         futures_util::future::join_all(all.map(|server| server.berth.disconnect())).await;
+        self.lanes.disconnect().await;
         self.pool.close().await;
     }
 

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::duty::Duty;
+use super::lanes::{Hold, Lane};
 use super::peer::HostPeer;
 use super::pins::Pins;
 use super::scope::gone;
@@ -18,7 +19,7 @@ use crate::catalog::{Catalog, CatalogStore, Definitions, ListKind, Offered, Reje
 use crate::config::{Connect, ServerConfig};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::{Bus, State};
+use crate::event::{Bus, Fact, Kind, Named, State, Trail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::names::ToolName;
 use crate::policy::{Identity, Live, Policy, Subject};
@@ -36,8 +37,12 @@ pub(super) struct Server {
     /// What the program itself demands of a call, by tool.
     pub(super) demands: ArcSwap<HashMap<ToolName, Demand>>,
     pub(super) berth: Berth,
+    /// If it is what one caller sees of a shared server.
+    pub(super) view: Option<View>,
+    /// Where it is kept which of its tools cannot be used.
+    trail: Trail,
     /// How many use it now.
-    pub(super) duty: Duty,
+    duty: Duty,
     /// What earlier runs saw. `None` where nobody keeps it.
     pub(super) pins: Option<Pins>,
     pub(super) tools: Shelf<Seen>,
@@ -49,6 +54,14 @@ pub(super) struct Server {
     pub(super) shown: Shown,
     /// Why it could not be reached the last time, and when that was.
     trouble: Mutex<Option<(Instant, Error)>>,
+}
+
+/// What makes a server one caller's view of it.
+pub(super) struct View {
+    /// The server as it is for everybody.
+    pub(super) of: Arc<Server>,
+    /// Over which it is seen.
+    pub(super) lane: Arc<Lane>,
 }
 
 /// Judges arguments: what is wrong with them, in words.
@@ -81,6 +94,8 @@ impl Server {
             redactor,
             demands: ArcSwap::default(),
             berth,
+            view: None,
+            trail: pool.dock().trail.clone(),
             duty: Duty::default(),
             pins,
             tools: Shelf::new(ListKind::Tools),
@@ -94,6 +109,39 @@ impl Server {
         }
     }
 
+    /// The same server as it shows itself over a lane. Nothing is started yet.
+    pub(super) fn through(of: &Arc<Self>, lane: Arc<Lane>, pins: Pins) -> Self {
+        Self {
+            config: Arc::clone(&of.config),
+            identity: of.identity.clone(),
+            redactor: of.redactor.clone(),
+            demands: ArcSwap::default(),
+            berth: lane.berth.clone(),
+            view: Some(View { of: Arc::clone(of), lane }),
+            trail: of.trail.clone(),
+            duty: Duty::default(),
+            pins: Some(pins),
+            tools: Shelf::new(ListKind::Tools),
+            prompts: Shelf::new(ListKind::Prompts),
+            resources: Shelf::new(ListKind::Resources),
+            templates: Shelf::new(ListKind::ResourceTemplates),
+            policy: of.policy.clone(),
+            events: of.events.clone(),
+            shown: Shown::default(),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// Who uses it: a server and its views go together.
+    pub(super) fn duty(&self) -> &Duty {
+        self.view.as_ref().map_or(&self.duty, |view| &view.of.duty)
+    }
+
+    /// Keeps its connection from being closed for being idle, where that can be.
+    pub(super) fn hold(&self) -> Result<Option<Hold>> {
+        self.view.as_ref().map(|view| view.lane.hold()).transpose()
+    }
+
     /// What is judged when a tool is called.
     pub(super) fn subject<'a>(&'a self, definition: &'a Tool) -> Subject<'a> {
         let (config, identity) = (&self.config, &self.identity);
@@ -102,6 +150,9 @@ impl Server {
 
     /// What the program itself demands of a call to this tool.
     pub(super) fn demand(&self, tool: &ToolName, arguments: &Json) -> Result<()> {
+        if let Some(view) = &self.view {
+            return view.of.demand(tool, arguments);
+        }
         let demands = self.demands.load();
         let Some(demand) = demands.get(tool) else { return Ok(()) };
         demand(arguments).map_err(|problem| Error::Arguments {
@@ -114,14 +165,25 @@ impl Server {
     /// What the server offers now, and what of it cannot be used. It is asked again only if it told the peer that
     /// something changed, or if it was connected anew.
     pub(super) async fn look(&self, peer: Option<&HostPeer>) -> Result<Seen> {
+        let _held = self.hold()?;
         let connection = self.connection().await?;
         let connected = &connection;
         let ask = |told: bool| async move {
             let catalog = Catalog::fetch(connected, self.config.timeout).await?;
-            self.keep(peer.filter(|_| !told), connected, ListKind::Tools, || {
-                catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect()
-            });
-            Ok(self.seen(catalog.tools, catalog.rejected))
+            let list = || catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect();
+            let mut differs = self.keep(told, connected, ListKind::Tools, list);
+            for rejected in &catalog.rejected {
+                self.trail.record(|| Fact {
+                    tool: Some(Named::Raw(rejected.name.clone())),
+                    ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)
+                });
+            }
+            let seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected);
+            if let (Some(_), Some(last)) = (&self.view, self.tools.last()) {
+                differs = last.offered.fingerprint != seen.offered.fingerprint;
+            }
+            self.tell(peer.filter(|_| differs && !told), ListKind::Tools);
+            Ok(seen)
         };
         let lasts = !self.is_doubtful();
         self.note(self.tools.look(&connection, peer, lasts, ask).await).map(|seen| self.shown(seen))
@@ -160,23 +222,33 @@ impl Server {
         self.is_locked() && self.tools.is_older_than(LOCKED_LOOK)
     }
 
-    /// Writes a list down, and tells whoever saw another one before, unless the server told them.
+    /// Writes a list down. True if it is another one than before. What a caller's own requests may have changed is not
+    /// written down: it is no business of the next one who says the same of itself.
     pub(super) fn keep(
         &self,
-        peer: Option<&HostPeer>,
+        told: bool,
         connection: &Connection,
         kind: ListKind,
         list: impl FnOnce() -> Vec<(String, Json)>,
-    ) {
-        let Some(pins) = &self.pins else { return };
-        let differs = pins.keep(connection.info(), kind, Definitions::new(list()));
-        if let (true, Some(peer)) = (differs, peer) {
+    ) -> bool {
+        let Some(pins) = &self.pins else { return false };
+        let list = Definitions::new(list());
+        match &self.view {
+            Some(view) if told || view.lane.is_spent(connection) => pins.differs(kind, &list),
+            _ => pins.keep(connection.info(), kind, list),
+        }
+    }
+
+    /// Tells a peer that a list is another one.
+    pub(super) fn tell(&self, peer: Option<&HostPeer>, kind: ListKind) {
+        if let Some(peer) = peer {
             peer.tell_changed(&self.config.name, kind);
         }
     }
 
     /// The live connection, made now if there is none.
     pub(super) async fn connection(&self) -> Result<Connection> {
+        let _held = self.hold()?;
         match self.berth.connection().await {
             Ok(connection) => Ok(connection),
             Err(error) => self.note(Err(error)),

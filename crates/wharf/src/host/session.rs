@@ -7,6 +7,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::Host;
 use super::docking::Opening;
 use super::scope::{Agent, Scope};
@@ -32,6 +34,7 @@ pub struct SessionBuilder {
     permission: Option<Permission>,
     asker: Option<Arc<dyn Asker>>,
     rules: Option<Arc<CallerRules>>,
+    relays: bool,
     taint: Option<Taint>,
 }
 
@@ -64,6 +67,7 @@ impl Host {
             permission: None,
             asker: None,
             rules: None,
+            relays: false,
             taint: None,
         }
     }
@@ -91,6 +95,13 @@ impl SessionBuilder {
     #[must_use]
     pub fn rules(mut self, rules: Arc<CallerRules>) -> Self {
         self.rules = Some(rules);
+        self
+    }
+
+    /// It calls for somebody else: what the asker offers is what servers are told of them.
+    #[must_use]
+    pub(crate) fn relaying(mut self) -> Self {
+        self.relays = true;
         self
     }
 
@@ -127,6 +138,7 @@ impl SessionBuilder {
         let owner = Owner(self.host.core.next());
         let trust = (self.permission, self.rules.or(given));
         let mut scope = Scope::of_agent(shared, owner, caller, trust, asker);
+        scope.relay(self.relays);
         // What its maker has read, it may have been told.
         let inherited = ceiling.map(|_| self.host.scope.taint.clone());
         scope.taint = inherited.or(self.taint).unwrap_or_default();
@@ -203,7 +215,7 @@ impl Session {
             self.forget(home, &server).await;
             return Err(closed);
         }
-        let snapshot = self.0.scope.registry.snapshot();
+        let snapshot = self.0.scope.snapshot();
         let own = snapshot.tools().iter().filter(|route| route.is_of(&name) && route.owner == owner);
         Ok(own.map(|route| Arc::clone(&route.public)).collect())
     }
@@ -211,6 +223,32 @@ impl Session {
     /// Closes connections of this session's own to shared servers that were not used for so long.
     pub(crate) async fn recycle(&self, idle: Duration) {
         self.0.scope.lanes.recycle(idle).await;
+    }
+
+    /// What tells this session from every other.
+    pub(crate) fn number(&self) -> u64 {
+        self.of_agent().owner.0
+    }
+
+    /// Whether it sees a shared server in its own way: what changes for others does not for it.
+    pub(crate) fn has_view(&self, server: &ServerName) -> bool {
+        self.0.scope.views(server)
+    }
+
+    /// Whether a server would be given to it, if there were one of this name: some of its tools, and all of it.
+    pub(crate) fn is_given(&self, server: &ServerName) -> (bool, bool) {
+        let scope = &self.0.scope;
+        (scope.gives(|rules| rules.may_give(server)), scope.gives(|rules| rules.gives_server(server)))
+    }
+
+    /// What servers are told of whoever this session calls for.
+    pub(crate) fn says(&self) -> Bytes {
+        self.of_agent().relays.as_ref().map(|relays| relays.said.bytes().clone()).unwrap_or_default()
+    }
+
+    /// Whether somebody else holds it, too.
+    pub(crate) fn is_held(&self) -> bool {
+        Arc::strong_count(&self.0.scope) > 1
     }
 
     /// Every server that this session has to itself is asked for its log from this level on, now and later.

@@ -16,7 +16,7 @@ fn session(host: &Host, name: &str) -> Session {
 
 /// The kind of error of a call along the route of that name in one scope, made in another; empty if it succeeds.
 async fn followed(from: &Host, name: &str, to: &Host) -> &'static str {
-    let route = from.scope.registry.snapshot().route(name).unwrap().clone();
+    let route = from.scope.snapshot().route(name).unwrap().clone();
     let outcome = to.run(&route, &Json::from(json!({})), CallOptions::default()).await;
     outcome.error.as_ref().map_or("", crate::Error::kind)
 }
@@ -37,7 +37,7 @@ async fn l63_a_private_route_leads_nowhere_in_another_scope() {
     for (from, to) in [(&host, &*a), (&*a, &*b), (&*b, &host)] {
         assert_eq!(followed(from, "shared", to).await, "", "what is shared is everyone's");
     }
-    let late = a.scope.registry.snapshot().route("own").unwrap().clone();
+    let late = a.scope.snapshot().route("own").unwrap().clone();
     a.close().await;
     let outcome = a.run(&late, &Json::from(json!({})), CallOptions::default()).await;
     assert_eq!(outcome.error.unwrap().kind(), "cancelled");

@@ -21,7 +21,7 @@ use tower_service::Service;
 use super::stream::Stream;
 use super::tls::Tls;
 use super::{NetError, NetOptions, Resolve};
-use crate::policy::{ConnectPermit, address};
+use crate::policy::{ConnectPermit, EgressPermit, address};
 use crate::text::Foreign;
 
 /// How long an address may be silent before the next one is tried beside it.
@@ -37,6 +37,13 @@ pub(super) struct Connector {
     timeout: Duration,
     resolver: Arc<dyn Resolve>,
     tls: Tls,
+}
+
+/// What lies beyond public addresses and may be reached.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    loopback: bool,
+    private_networks: bool,
 }
 
 /// Addresses that may be dialled.
@@ -75,8 +82,27 @@ impl Connector {
         timeout(self.timeout, connecting).await.map_err(late)?
     }
 
-    /// The addresses of a host that may be dialled. Literal addresses are judged like any other.
     pub(super) async fn vet(&self, host: &str, port: u16) -> Result<Vetted, NetError> {
+        let reach = Reach { loopback: self.loopback, private_networks: self.private_networks };
+        reach.vet(host, port, &*self.resolver).await
+    }
+}
+
+/// Opens a connection for a confined server, to a host that its rules name. The networks around this machine are closed
+/// to it whatever the name.
+pub(crate) async fn reach(permit: &EgressPermit, options: &NetOptions) -> Result<TcpStream, NetError> {
+    let (host, port) = (permit.target().host(), permit.target().port());
+    let rules = Reach { loopback: permit.loopback(), private_networks: false };
+    let connecting = async { dial(host, rules.vet(host, port, &*options.resolver).await?).await };
+    let late = |_| NetError::Timeout { host: Foreign::new(host), after: options.connect_timeout };
+    timeout(options.connect_timeout, connecting).await.map_err(late)?
+}
+
+// === impl Reach ===
+
+impl Reach {
+    /// The addresses of a host that may be dialled. Literal addresses are judged like any other.
+    async fn vet(self, host: &str, port: u16, resolver: &dyn Resolve) -> Result<Vetted, NetError> {
         let (addresses, loopback) = if let Ok(ip) = host.parse::<IpAddr>() {
             (vec![ip], self.loopback)
         } else if address::is_loopback_name(host) {
@@ -84,7 +110,7 @@ impl Connector {
             (vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()], self.loopback)
         } else {
             let unresolved = |reason: String| NetError::Dns { host: Foreign::new(host), reason };
-            let answers = self.resolver.resolve(host).await.map_err(|error| unresolved(error.to_string()))?;
+            let answers = resolver.resolve(host).await.map_err(|error| unresolved(error.to_string()))?;
             if answers.is_empty() {
                 return Err(unresolved("it has no address".into()));
             }

@@ -24,6 +24,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 pub use body::read_body;
+pub(crate) use dial::reach;
 pub use endpoint::Endpoint;
 pub use error::NetError;
 pub use resolve::{Resolve, SystemResolver};

@@ -24,6 +24,11 @@ impl CallerRules {
         !self.withholds(server) && (self.gives_server(server) || named(true)) && !named(false)
     }
 
+    /// Whether somebody must be asked before a tool is called.
+    pub fn asks_for(&self, server: &ServerName, tool: &ToolName) -> bool {
+        self.ask.iter().any(|pattern| pattern.fits(server.as_str(), tool.as_str()))
+    }
+
     /// Whether anything of a server may be given, so that it is worth asking for its tools.
     pub fn may_give(&self, server: &ServerName) -> bool {
         let any = self.tools.iter().any(|rule| rule.gives && rule.server.fits(server.as_str()));

@@ -6,8 +6,11 @@
 pub mod address;
 mod call;
 mod caller;
+mod egress;
 mod environment;
+mod fetch;
 mod flow;
+mod found;
 mod launch;
 mod live;
 mod lock;
@@ -25,13 +28,15 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use crate::config::{CallerRules, FlowLabel, FlowSettings, PackageRule, ScanRule};
+pub use crate::config::{CallerRules, FlowLabel, FlowSettings, PackageRule, ScanRule, ToolPattern};
 pub use call::is_visible;
+pub use egress::{EgressPermit, EgressRules, Target};
 pub use environment::{EnvRules, Filtered, filter_environment};
 pub use flow::{FlowReason, Tainted};
 pub use launch::LaunchRequest;
 pub use live::Live;
 pub use lock::{Lock, LockedServer, LockedSource};
+pub(crate) use package::{Package, Registry};
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};
 pub use permit::{CallPermit, ConnectPermit, LaunchPermit, SocketPermit};
 pub use socket::{FoundFile, SocketRequest};
@@ -76,6 +81,7 @@ struct Rules {
     lock: Option<Arc<Lock>>,
     flow: FlowSettings,
     scan: Option<ScanRule>,
+    asked: Vec<ToolPattern>,
 }
 
 // === impl Policy ===
@@ -94,6 +100,7 @@ impl Policy {
             lock: None,
             flow: FlowSettings::default(),
             scan: None,
+            asked: Vec::new(),
         };
         Self { rules: Arc::new(rules) }
     }
@@ -139,6 +146,12 @@ impl Policy {
     #[must_use]
     pub fn with_allowed_argv(&self, argv: Vec<Vec<String>>) -> Self {
         self.with(|rules| rules.allowed_argv.extend(argv))
+    }
+
+    /// Wants somebody to be asked before each call of these tools by an agent or a caller. The program itself is not one.
+    #[must_use]
+    pub fn with_asked(&self, tools: impl IntoIterator<Item = ToolPattern>) -> Self {
+        self.with(|rules| rules.asked.extend(tools))
     }
 
     /// The commands that may be started, in order.

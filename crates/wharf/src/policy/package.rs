@@ -5,7 +5,7 @@ use super::PackageRule;
 
 /// Where a package comes from, which decides how its version is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Registry {
+pub(crate) enum Registry {
     Npm,
     PyPi,
     Image,
@@ -13,9 +13,11 @@ pub(super) enum Registry {
 
 /// A package of a registry.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Package<'a> {
-    pub(super) name: &'a str,
-    pub(super) pinned: bool,
+pub(crate) struct Package<'a> {
+    pub(crate) name: &'a str,
+    /// What stands behind the name, with its comparison.
+    pub(crate) version: Option<&'a str>,
+    pub(crate) pinned: bool,
     spec: &'a str,
     registry: Registry,
 }
@@ -26,7 +28,7 @@ const ARCHIVES: [&str; 6] = [".tgz", ".tar", ".tar.gz", ".whl", ".zip", ".git"];
 
 impl<'a> Package<'a> {
     /// Reads a package as it is written for a registry. A path, an address, a repository or an archive is none.
-    pub(super) fn parse(registry: Registry, spec: &'a str) -> Result<Self, String> {
+    pub(crate) fn parse(registry: Registry, spec: &'a str) -> Result<Self, String> {
         let (name, version) = match registry {
             Registry::Npm => split_npm(spec),
             Registry::PyPi => split_pypi(spec),
@@ -34,7 +36,7 @@ impl<'a> Package<'a> {
         }
         .ok_or_else(|| no_package(spec))?;
         let pinned = version.is_some_and(|version| is_exact(registry, version));
-        Ok(Self { name, pinned, spec, registry })
+        Ok(Self { name, version, pinned, spec, registry })
     }
 
     /// Whether the rule lets it be fetched, and what a person should know if so.

@@ -129,15 +129,18 @@ impl Policy {
         }
         given(who, what.name(), |rules| rules.gives_tool(what.name(), tool))?;
         let flow = self.judge_flow(who.taint, what.name(), Some(tool));
-        self.judge(who, what, tool, flow)
+        let asked = self.rules.asked.iter().any(|rule| rule.fits(what.name().as_str(), tool.as_str()))
+            || who.rules.is_some_and(|rules| rules.asks_for(what.name(), tool));
+        self.judge(who, what, tool, (asked, flow))
     }
 
+    /// Somebody is asked where a rule wants it, or where the agent is not trusted so far.
     fn judge(
         &self,
         who: &Standing<'_>,
         what: &Subject<'_>,
         tool: &ToolName,
-        flow: Option<FlowReason>,
+        (asked, flow): (bool, Option<FlowReason>),
     ) -> Result<Decision> {
         let identity = what.identity();
         let (caller, server) = (who.caller.clone(), what.name().clone());
@@ -158,7 +161,7 @@ impl Policy {
             // Whoever says yes to this says yes to the call.
             return Ok(Decision::Ask(Wanted::flowing(permit, identity, flow)));
         }
-        if !ask || who.grants.covers(&identity, tool) {
+        if !(ask || asked) || who.grants.covers(&identity, tool) {
             return Ok(Decision::Permit(permit));
         }
         let reaches: &[Reach] = match (what, who.grants.tool_by_tool.contains(&identity)) {
@@ -175,7 +178,7 @@ impl Policy {
         let no_tools = Grants { tools: HashMap::new(), ..who.grants.clone() };
         let who = Standing { grants: &no_tools, ..*who };
         let flow = self.judge_flow(who.taint, what.name(), None);
-        match self.judge(&who, what, method, flow)? {
+        match self.judge(&who, what, method, (false, flow))? {
             Decision::Ask(wanted) => {
                 let reaches: &[Reach] = match wanted.reaches.contains(&Reach::Server) {
                     true => &[Reach::Once, Reach::Server, Reach::Session],

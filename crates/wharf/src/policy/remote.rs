@@ -116,7 +116,7 @@ impl Policy {
         })
     }
 
-    fn check_literal(&self, server: &ServerName, host: &Host<&str>, loopback: bool) -> Result<()> {
+    pub(super) fn check_literal(&self, server: &ServerName, host: &Host<&str>, loopback: bool) -> Result<()> {
         let ip: IpAddr = match host {
             Host::Domain(_) => return Ok(()),
             Host::Ipv4(ip) => (*ip).into(),

@@ -26,5 +26,6 @@ impl From<&PolicySettings> for Policy {
             .with_allowed_argv(settings.arguments_allow.clone())
             .with_private_networks(settings.private_networks)
             .with_scan(settings.scan)
+            .with_asked(settings.ask.iter().cloned())
     }
 }

@@ -186,6 +186,7 @@ fn advice(error: &Error) -> String {
         Error::Denied { .. }
         | Error::CommandNotAllowed { .. }
         | Error::Auth { .. }
+        | Error::Login { .. }
         | Error::Config { .. }
         | Error::NotConnected { .. }
         | Error::UnknownServer { .. } => match hint {

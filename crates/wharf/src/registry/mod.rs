@@ -55,6 +55,8 @@ pub enum Sees {
 enum Offer {
     /// A server's tools.
     Server(ServerTools),
+    /// A shared server's tools as this scope sees them, in the place of what others see.
+    View(ServerTools),
     /// A set of the program's own functions.
     Local { set: ServerName, prefix: Box<str>, tools: Arc<[Arc<Tool>]> },
 }
@@ -159,6 +161,34 @@ impl Registry {
         self.rebuild(&offers)
     }
 
+    /// Puts what a shared server offers to this scope in the place of what it offers to others. A server of the scope's
+    /// own goes before it.
+    pub fn replace_view(&self, offered: ServerTools) -> Arc<Snapshot> {
+        let mut offers = self.lock();
+        let key = (Source::Mcp, offered.config.name.clone());
+        match offers.get(&key) {
+            Some(Some(Offer::Server(_))) => {}
+            Some(Some(Offer::View(known)))
+                if Arc::ptr_eq(&known.config, &offered.config)
+                    && known.fingerprint == offered.fingerprint => {}
+            _ => {
+                offers.insert(key, Some(Offer::View(offered)));
+                return self.rebuild(&offers);
+            }
+        }
+        drop(offers);
+        self.snapshot()
+    }
+
+    /// This scope sees of a shared server what others see.
+    pub fn remove_view(&self, server: &ServerName) -> Arc<Snapshot> {
+        let mut offers = self.lock();
+        offers.retain(|key, offer| {
+            !matches!(offer, Some(Offer::View(_))) || key.0 != Source::Mcp || key.1 != *server
+        });
+        self.rebuild(&offers)
+    }
+
     /// Brings servers into another order, that of a new configuration. Those that are not in it come after them.
     pub fn arrange(&self, order: &[ServerName]) -> Arc<Snapshot> {
         let mut offers = self.lock();
@@ -206,8 +236,18 @@ impl Registry {
             }
             Some((owner, shared)) => {
                 let below = shared.lock();
-                let own = offers.values().flatten().map(|offer| (Some(*owner), offer));
-                let all = own.chain(below.values().flatten().map(|offer| (None, offer)));
+                let is_view = |offer: &&Offer| matches!(offer, Offer::View(_));
+                let own = offers.values().flatten().filter(|offer| !is_view(offer));
+                // A view stands where the server stands, so that names and order are what they are for others.
+                let view_of = |key: &Key| offers.get(key).and_then(Option::as_ref).filter(is_view);
+                let seen = below.iter().filter_map(|(key, offer)| match view_of(key) {
+                    Some(view) => Some((Some(*owner), view)),
+                    None => offer.as_ref().map(|offer| (None, offer)),
+                });
+                let further = offers.iter().filter(|(key, _)| !below.contains_key(*key));
+                let further = further.filter_map(|(_, offer)| offer.as_ref()).filter(is_view);
+                let owned = |offer| (Some(*owner), offer);
+                let all = own.map(owned).chain(seen).chain(further.map(owned));
                 let seen = all.filter(|(_, offer)| self.sees.lets(offer));
                 let snapshot = Arc::new(Snapshot::build(seen, &self.names, self.given.as_deref()));
                 View { snapshot, below: Some(Arc::clone(&shared.view.load().snapshot)) }

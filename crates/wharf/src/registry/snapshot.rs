@@ -95,9 +95,11 @@ impl Snapshot {
         let mut functions = HashSet::new();
         for (owner, offer) in offers {
             match offer {
-                Offer::Server(offered) if !servers.insert(&offered.config.name) => {}
-                Offer::Server(offered) if !offered.config.enabled => {}
-                Offer::Server(offered) => snapshot.take_visible(offered, owner, &mut shown),
+                Offer::Server(offered) | Offer::View(offered) if !servers.insert(&offered.config.name) => {}
+                Offer::Server(offered) | Offer::View(offered) if !offered.config.enabled => {}
+                Offer::Server(offered) | Offer::View(offered) => {
+                    snapshot.take_visible(offered, owner, &mut shown)
+                }
                 Offer::Local { set, prefix, tools } => {
                     for tool in tools.iter().filter(|tool| functions.insert((set, &tool.name))) {
                         let prefix = Some(&**prefix);

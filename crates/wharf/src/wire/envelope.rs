@@ -138,10 +138,10 @@ impl Parts {
         let mut parts = Self::default();
         let mut outline: [Member; OUTLINE] = Default::default();
         let mut seen = 0;
-        let mut others = HashSet::new();
+        let mut others: Option<HashSet<_>> = None;
         let mut twice = None;
         let outer = |key: Range<usize>, value: Range<usize>| {
-            let (at, name) = (key.start, name_of(&frame[key]));
+            let (at, name) = (key.start, name_of(&frame[key], scanner.is_plain()));
             let place = match &*name {
                 b"jsonrpc" => &mut parts.version,
                 b"id" => &mut parts.id,
@@ -149,7 +149,7 @@ impl Parts {
                 b"params" => &mut parts.params,
                 b"result" => &mut parts.result,
                 b"error" => &mut parts.error,
-                _ if others.insert(name.clone()) => return Ok(()),
+                _ if others.get_or_insert_default().insert(name.clone()) => return Ok(()),
                 _ => &mut Some(value.clone()),
             };
             if place.replace(value).is_some() {
@@ -160,7 +160,7 @@ impl Parts {
         };
         let mut plain = true;
         let inner = |key: Range<usize>, value| {
-            plain &= seen < OUTLINE && !frame[key.clone()].contains(&b'\\');
+            plain &= seen < OUTLINE && (scanner.is_plain() || !frame[key.clone()].contains(&b'\\'));
             if plain {
                 outline[seen] = (key, value);
                 seen += 1;
@@ -220,10 +220,10 @@ impl Parts {
     }
 }
 
-/// A key without its quotes and escapes.
-fn name_of(written: &[u8]) -> Cow<'_, [u8]> {
+/// A key without its quotes and escapes, if it can have any.
+fn name_of(written: &[u8], no_escapes: bool) -> Cow<'_, [u8]> {
     let plain = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
-    if !plain.contains(&b'\\') {
+    if no_escapes || !plain.contains(&b'\\') {
         return Cow::Borrowed(plain);
     }
     // An escape that cannot be read is no key of ours, and a text that is not UTF-8 is refused at its end.

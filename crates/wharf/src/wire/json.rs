@@ -187,21 +187,42 @@ impl Json {
         }
     }
 
+    /// The text that this is, without quotes and escapes. `None` if it is something else.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        let inner = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        if memchr::memchr(b'\\', inner).is_none() {
+            return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+        }
+        self.to().ok().map(Cow::Owned)
+    }
+
     /// Looks at every member of this object: its key, and the whole member as it is written, key included.
-    pub fn each_as_written(&self, mut look: impl FnMut(&str, &[u8])) {
+    pub fn each_as_written(&self, mut look: impl FnMut(&[u8], &[u8])) {
         if !self.is_object() {
             return;
         }
-        let mut one = |key: &Range<usize>, value: &Range<usize>| {
-            let written = std::str::from_utf8(&self.text[key.clone()]).unwrap_or_default();
-            look(&unquote(written), &self.text[key.start..value.end]);
-            Ok(())
-        };
+        if let Some(members) = &self.outline {
+            let plain = |key: &Range<usize>| &self.text[key.start + 1..key.end - 1];
+            return members
+                .iter()
+                .for_each(|(key, value)| look(plain(key), &self.text[key.start..value.end]));
+        }
         // The text was checked when it was made, so the walk reaches its end.
-        let _ = match &self.outline {
-            Some(members) => members.iter().try_for_each(|(key, value)| one(key, value)),
-            None => Scanner::of_checked(&self.text, 127).members(|key, value| one(&key, &value)),
-        };
+        let _ = Scanner::of_checked(&self.text, 127).members(|key, value| {
+            let written = std::str::from_utf8(&self.text[key.clone()]).unwrap_or_default();
+            look(unquote(written).as_bytes(), &self.text[key.start..value.end]);
+            Ok(())
+        });
+    }
+
+    /// All members of this object as they are written, if none of them has one of these keys and it is known where they
+    /// lie.
+    pub(super) fn members_if_none(&self, keys: &[&str]) -> Option<&[u8]> {
+        let members = self.outline.as_ref()?;
+        let is_one = |key: &Range<usize>| keys.iter().any(|k| is_plain_key(&self.text[key.clone()], k));
+        let (first, last) = (members.first()?, members.last()?);
+        let none = !members.iter().any(|(key, _)| is_one(key));
+        none.then(|| &self.text[first.0.start..last.1.end])
     }
 
     /// The first member of this object with that key, however the key is spelt. Later members are not looked at.

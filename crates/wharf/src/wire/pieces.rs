@@ -35,14 +35,20 @@ impl Pieces {
         out.push(b",\"result\":{");
         out.push(first.written());
         let mut any = !first.is_empty();
-        result.each_as_written(|key, member| {
-            if !left_out.contains(&key) {
-                if std::mem::replace(&mut any, true) {
-                    out.push(b",");
-                }
-                out.pass(result.bytes(), member);
+        let mut pass = |members: &[u8]| {
+            if std::mem::replace(&mut any, true) {
+                out.push(b",");
             }
-        });
+            out.pass(result.bytes(), members);
+        };
+        match result.members_if_none(left_out) {
+            Some(all) => pass(all),
+            None => result.each_as_written(|key, member| {
+                if !left_out.iter().any(|left_out| left_out.as_bytes() == key) {
+                    pass(member);
+                }
+            }),
+        }
         if any && !last.is_empty() {
             out.push(b",");
         }

@@ -24,6 +24,8 @@ pub(crate) struct Scanner<'a> {
     checked: bool,
     /// Something beyond ASCII was seen in a string. Outside of strings it is an error by itself.
     foreign: Cell<bool>,
+    /// An escape was seen in a string.
+    escaped: Cell<bool>,
 }
 
 /// The deepest nesting that fits the scanner's stack of one bit a level.
@@ -37,12 +39,17 @@ impl<'a> Scanner<'a> {
     /// Takes a text that may be anything; that it is UTF-8 is checked at the end of the walk, and only if need be.
     pub(crate) fn of_bytes(text: &'a [u8], max_depth: usize) -> Self {
         let max_depth = max_depth.min(STACK_BITS - 1);
-        Self { text, max_depth, checked: false, foreign: Cell::new(false) }
+        Self { text, max_depth, checked: false, foreign: Cell::new(false), escaped: Cell::new(false) }
     }
 
     /// Takes bytes that were looked through before.
     pub(super) fn of_checked(text: &'a [u8], max_depth: usize) -> Self {
         Self { checked: true, ..Self::of_bytes(text, max_depth) }
+    }
+
+    /// Whether no string had an escape as far as the walk has come.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.escaped.get()
     }
 
     /// Checks that the text is one value with nothing but white space around it; returns the value's place.
@@ -220,7 +227,19 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips the inside of a string that starts at `at`; returns the place after the closing quote.
+    #[inline]
     fn string(&self, at: usize) -> Result<usize, Bad> {
+        // Most strings are keys: short, and their end is the first thing in them to stop at.
+        if let Some(block) = self.text.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+            let stop = at + stops::<false>(block).trailing_zeros() as usize;
+            if self.byte(stop) == Some(b'"') && stop < at + BLOCK {
+                return Ok(stop + 1);
+            }
+        }
+        self.long_string(at)
+    }
+
+    fn long_string(&self, at: usize) -> Result<usize, Bad> {
         if self.foreign.get() { self.string_on::<true>(at) } else { self.string_on::<false>(at) }
     }
 
@@ -242,7 +261,10 @@ impl<'a> Scanner<'a> {
                 from = match self.text[stop] {
                     b'"' => return Ok(stop + 1),
                     // Most escapes are these.
-                    b'\\' if matches!(self.byte(stop + 1), Some(b'n' | b'"')) => stop + 2,
+                    b'\\' if matches!(self.byte(stop + 1), Some(b'n' | b'"')) => {
+                        self.escaped.set(true);
+                        stop + 2
+                    }
                     b'\\' => self.escape(stop)?,
                     0x80.. => {
                         self.foreign.set(true);
@@ -275,6 +297,7 @@ impl<'a> Scanner<'a> {
 
     /// Skips an escape whose backslash is at `at`. A surrogate without its other half is refused.
     fn escape(&self, at: usize) -> Result<usize, Bad> {
+        self.escaped.set(true);
         match self.byte(at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
             Some(b'u') => match self.hex4(at + 2)? {

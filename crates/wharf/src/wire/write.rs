@@ -78,7 +78,7 @@ impl Members {
     /// Adds the members of an object, but for some, each as it is written.
     pub fn append_without(&mut self, object: &Json, left_out: &[&str]) -> &mut Self {
         object.each_as_written(|key, member| {
-            if !left_out.contains(&key) {
+            if !left_out.iter().any(|left_out| left_out.as_bytes() == key) {
                 if !self.0.is_empty() {
                     self.0.push(b',');
                 }
@@ -213,6 +213,7 @@ fn push_string(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(serde_json::to_string(text).unwrap_or_default().as_bytes());
         return;
     }
+    out.reserve(text.len() + 2);
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
@@ -220,17 +221,24 @@ fn push_string(out: &mut Vec<u8>, text: &str) {
 
 /// Whether a string can hold these bytes as they are. Eight are looked at together.
 fn is_plain(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let special = words.iter().fold(0, |special, word| special | specials(*word));
+    // The last eight cover what is left, where there are as many.
+    match text.last_chunk::<8>() {
+        Some(last) if !rest.is_empty() => (special | specials(*last)) == 0,
+        _ => special == 0 && !rest.iter().any(|b| SPECIAL[usize::from(*b)]),
+    }
+}
+
+/// Not zero where one of eight bytes cannot stand in a string as it is.
+fn specials(eight: [u8; 8]) -> u64 {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     // The highest bit of a byte is set where it is below `bound`; beyond the first such byte it may be set by mistake.
     let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & HIGH;
-    let (words, rest) = text.as_chunks::<8>();
-    let special = words.iter().fold(0, |special, word| {
-        let word = u64::from_ne_bytes(*word);
-        let (quote, backslash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
-        special | below(word, 0x20) | below(quote, 1) | below(backslash, 1)
-    });
-    special == 0 && !rest.iter().any(|b| SPECIAL[usize::from(*b)])
+    let word = u64::from_ne_bytes(eight);
+    let (quote, backslash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
+    below(word, 0x20) | below(quote, 1) | below(backslash, 1)
 }
 
 /// Which bytes a string cannot hold as they are.

@@ -7,7 +7,10 @@
 )]
 
 mod agents;
+mod approvals;
 mod ask;
+mod audit;
+mod audit_tampering;
 mod ask_rules;
 mod calls;
 mod catalog;
@@ -16,6 +19,7 @@ mod config;
 mod config_callers;
 mod config_edit;
 mod config_trust;
+mod egress;
 mod ensembles;
 mod era_answers;
 mod eras;
@@ -33,7 +37,9 @@ mod local_tools;
 mod names;
 mod names_secret;
 mod net;
+mod oauth;
 mod outcome;
+mod packages;
 mod planted;
 mod policy_env;
 mod policy_launch;

@@ -196,8 +196,8 @@ async fn l80_lists_that_change_are_told_and_a_modern_server_is_asked_to() {
         let mut told = Vec::new();
         while let Ok(event) = events.try_recv() {
             match event {
-                Event::ResourcesChanged { server } => told.push(format!("resources of {server}")),
-                Event::PromptsChanged { server } => told.push(format!("prompts of {server}")),
+                Event::ResourcesChanged { server, .. } => told.push(format!("resources of {server}")),
+                Event::PromptsChanged { server, .. } => told.push(format!("prompts of {server}")),
                 _ => {}
             }
         }

@@ -13,6 +13,7 @@ mod codegen;
 mod http;
 mod node;
 mod offers;
+mod packages;
 mod process;
 mod provider;
 #[path = "../it/provider_checker.rs"]

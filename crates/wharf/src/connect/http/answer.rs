@@ -4,9 +4,10 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 
+use super::Unsent;
 use crate::connect::inbox::Inbox;
 use crate::connect::link::LinkFailure;
-use crate::net::{NetError, read_body};
+use crate::net::read_body;
 use crate::text::Escaped;
 
 /// What a good answer holds.
@@ -43,7 +44,11 @@ pub(crate) fn content(headers: &HeaderMap) -> Content {
 }
 
 /// A request that got no answer: whether it ever left decides whether it may be sent again.
-pub(crate) fn unreached(error: NetError) -> LinkFailure {
+pub(crate) fn unreached(unsent: Unsent) -> LinkFailure {
+    let error = match unsent {
+        Unsent::Net(error) => error,
+        Unsent::Barred(error) => return LinkFailure::Barred(error),
+    };
     if error.is_before_send() || error.is_refusal() {
         LinkFailure::Unreached(error)
     } else {

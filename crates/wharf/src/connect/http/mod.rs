@@ -10,6 +10,7 @@ pub(super) mod events;
 pub(super) mod headers;
 mod open;
 mod session;
+mod target;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -18,18 +19,18 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Response, Uri};
-use http_body_util::Full;
+use http::{Method, Response};
 use hyper::body::Incoming;
 use tokio::task::AbortHandle;
 
 pub(super) use self::answer::Content;
 pub(super) use self::clerk::{Clerk, Office};
 use self::events::{Events, Resume, StreamEnd};
+pub(super) use self::target::{Target, Unsent};
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
 use crate::mcp::{Era, Revision, method};
-use crate::net::{Endpoint, NetError, read_body};
+use crate::net::{NetError, read_body};
 
 /// A Streamable HTTP endpoint.
 pub(crate) struct HttpLink(Arc<Core>);
@@ -44,13 +45,6 @@ struct Core {
     greeting: tokio::sync::Mutex<Greeting>,
     /// The task that reads the server's own stream; only in the legacy era.
     news: Mutex<Option<AbortHandle>>,
-}
-
-/// Where requests go.
-#[derive(Clone)]
-pub(crate) struct Target {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) uri: Uri,
 }
 
 /// How the server is spoken with at the moment. Replaced whole.
@@ -284,29 +278,4 @@ fn own_headers(
         own.insert(name, headers::value(value));
     }
     Ok(own)
-}
-
-// === impl Target ===
-
-impl Target {
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<Response<Incoming>, NetError> {
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = headers;
-        self.endpoint.send(request).await
-    }
-
-    /// Ends a session, if the server is willing; nobody waits for its consent.
-    async fn end_session(self, post: HeaderMap, session: HeaderValue) {
-        let mut headers = headers::for_end(&post);
-        headers.insert(headers::SESSION, session);
-        let sent = self.send(Method::DELETE, headers, Bytes::new());
-        let _ = tokio::time::timeout(LAST_WORDS, sent).await;
-    }
 }

@@ -24,7 +24,7 @@ impl Dock {
         remote: &Remote,
         intro: &Introduction,
     ) -> Result<Connection> {
-        let target = self.target(config, remote)?;
+        let target = self.target(config, remote).await?;
         let inbox = self.inbox(config);
         let link = HttpLink::new(target, headers::of_config(config, remote)?, Arc::clone(&inbox));
         let wire = Wire { server: config.name.clone(), transport: "http", link: Link::Http(link), inbox };
@@ -59,7 +59,7 @@ impl Dock {
         remote: &Remote,
         intro: &Introduction,
     ) -> Result<Connection> {
-        let target = self.target(config, remote)?;
+        let target = self.target(config, remote).await?;
         let headers = headers::of_config(config, remote)?;
         let inbox = self.inbox(config);
         let opening = SseLink::open(target, remote.url.expose(), headers, Arc::clone(&inbox));
@@ -78,7 +78,7 @@ impl Dock {
     }
 
     /// Asks policy, and turns its permit into a place to send requests to.
-    fn target(&self, config: &ServerConfig, remote: &Remote) -> Result<Target> {
+    async fn target(&self, config: &ServerConfig, remote: &Remote) -> Result<Target> {
         let permit = self.policy.now().permit_connect(&config.name, remote, &config.origin)?;
         self.warn(config, permit.warnings());
         let endpoint = self.net.for_permit(&permit);
@@ -86,6 +86,10 @@ impl Dock {
             permit.url().expose().as_str().parse().map_err(|_| {
                 Error::config(format!("server `{}`: its `url` cannot be requested", config.name))
             })?;
-        Ok(Target { endpoint, uri })
+        let pass = self.pass(config);
+        if let Some(pass) = &pass {
+            Box::pin(pass.look_up()).await?;
+        }
+        Ok(Target { endpoint, uri, pass })
     }
 }

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::monitor::Monitor;
 use crate::error::StderrTail;
+use crate::event::{Fact, Kind, Trail};
 use crate::names::ServerName;
 use crate::policy::LaunchPermit;
 use stderr::Tail;
@@ -55,6 +56,8 @@ pub(crate) struct Yard {
     /// How long a program may take to leave after its input was closed, and again after SIGTERM.
     pub(crate) grace: Duration,
     pub(crate) leaving: Leaving,
+    /// Where it is kept that a program was started, and that it ended.
+    pub(crate) trail: Trail,
 }
 
 /// Starts the program that the permit is for. In a task of its own: whoever gives up meanwhile does not lose sight of a
@@ -73,12 +76,18 @@ async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<St
     let spawned = spawner::spawn(permit, yard.scratch)
         .await
         .map_err(|e| format!("`{program}` cannot be started: {e}"))?;
+    let started =
+        Fact { outcome: Some("ok"), ..Fact::new(Kind::Launch).of(&server).allowed().because(&program) };
+    yard.trail.record(|| started);
     let (tell_exit, exit) = watch::channel(None);
     let group = Arc::new(stop::Group::new(spawned.pid, exit.clone(), spawned.folder, yard.grace));
-    let stderr = Tail::follow(spawned.stderr, server, monitor.clone());
+    let stderr = Tail::follow(spawned.stderr, server.clone(), monitor.clone());
     let mut process = spawned.process;
+    let trail = yard.trail;
     tokio::spawn(async move {
         let status = process.wait().await.map_or_else(|e| format!("it was lost: {e}"), stop::describe);
+        // Before it is told: whoever waited for the end finds it on record.
+        trail.record(|| Fact::new(Kind::Stop).of(&server).because(&status));
         tell_exit.send_replace(Some(status));
     });
     let child = Child { group, stderr, exit, leaving: yard.leaving };

@@ -1,6 +1,7 @@
 //! The gateway, spoken with as callers do: bytes in, bytes out.
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
+mod approvals;
 mod doors;
 mod endings;
 mod extensions;
@@ -17,6 +18,7 @@ mod sharing;
 mod streams;
 mod subscriptions;
 mod tools;
+mod views;
 
 use std::net::SocketAddr;
 

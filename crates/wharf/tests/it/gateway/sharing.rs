@@ -35,8 +35,8 @@ async fn l33_the_sharing_contract_is_kept_in_both_eras() {
         (Era::Modern, None, [1, 1, 1, 1, 1, 1]),
         (Era::Legacy, None, [1, 1, 2, 3, 3, 3]),
         (Era::Legacy, Some(Share::All), [1, 1, 1, 1, 1, 1]),
-        (Era::Modern, Some(Share::PerCaller), [2, 3, 4, 5, 5, 5]),
-        (Era::Legacy, Some(Share::PerCaller), [2, 3, 4, 5, 5, 5]),
+        (Era::Modern, Some(Share::PerCaller), [1, 2, 3, 4, 4, 4]),
+        (Era::Legacy, Some(Share::PerCaller), [1, 2, 3, 4, 4, 4]),
         (Era::Modern, Some(Share::Never), [2, 3, 4, 5, 6, 7]),
     ] {
         let pids = at(&files, &format!("{era:?}{share:?}"));

@@ -299,6 +299,7 @@ impl Peer for Ears {
 /// A dock with everything at its default.
 pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
     Dock {
+        trail: Default::default(),
         policy: Policy::strict().into(),
         net: HttpClient::new(NetOptions::default()).unwrap(),
         environment: BTreeMap::new(),
@@ -307,10 +308,12 @@ pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
         peer,
         events: Bus::default(),
         eras: Arc::new(EraMemory::default()),
+        logins: wharf::connect::Logins::new(Arc::new(wharf::connect::TokenMemory::default())),
         client_info: Json::of(&serde_json::json!({"name": "test", "version": "0"})),
         grace: Duration::from_secs(2),
         retry_pause: Duration::from_millis(250),
         leaving: wharf::connect::Leaving::default(),
+        packages: None,
     }
 }
 

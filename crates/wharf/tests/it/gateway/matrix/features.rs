@@ -2,16 +2,8 @@
 //! `fx`. Out: nothing if it works, or what was wrong.
 
 use serde_json::{Value, json};
-use wharf::Host;
 
 use super::caller::{Answer, Caller};
-
-/// Where a caller calls.
-pub(super) struct Place<'a> {
-    pub(super) host: &'a Host,
-    /// Whether the server is of the legacy era.
-    pub(super) is_legacy: bool,
-}
 
 /// Why a feature does not work.
 pub(super) type Checked = Result<(), String>;
@@ -38,8 +30,8 @@ pub(super) const ALL: [&str; 15] = [
 const WATCHED: &str = "test://watched-resource";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Tries one. What happens at the server by itself is made to happen through the host.
-pub(super) async fn check(feature: &str, caller: &mut Caller, at: &Place<'_>) -> Checked {
+/// Tries one. What changes at the server is changed by the caller's own calls. `is_legacy` is the server's era.
+pub(super) async fn check(feature: &str, caller: &mut Caller, is_legacy: bool) -> Checked {
     match feature {
         "tools" => tools(caller).await,
         "resources" => resources(caller).await,
@@ -49,10 +41,10 @@ pub(super) async fn check(feature: &str, caller: &mut Caller, at: &Place<'_>) ->
         "progress" => progress(caller).await,
         "logging" => logging(caller).await,
         "cancellation" => cancellation(caller).await,
-        "list changes" => list_changes(caller, at).await,
-        "subscriptions" => subscriptions(caller, at).await,
+        "list changes" => list_changes(caller).await,
+        "subscriptions" => subscriptions(caller).await,
         "elicitation, form" => form(caller).await,
-        "elicitation, URL" => url(caller, at).await,
+        "elicitation, URL" => url(caller, is_legacy).await,
         "sampling" => sampling(caller).await,
         "roots" => roots(caller).await,
         "pagination" => pagination(caller).await,
@@ -243,7 +235,7 @@ fn belongs(told: &Value, listening: Option<u64>) -> Checked {
     }
 }
 
-async fn list_changes(caller: &mut Caller, at: &Place<'_>) -> Checked {
+async fn list_changes(caller: &mut Caller) -> Checked {
     let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
     let listening = listen(caller, all).await?;
     for (trigger, of, extra) in [
@@ -254,10 +246,12 @@ async fn list_changes(caller: &mut Caller, at: &Place<'_>) -> Checked {
         let before = list(caller, of).await?.concat();
         so("the extra one is not there yet", !before.iter().any(|one| one == extra), &before)?;
         caller.heard.clear();
-        at.host.call(&format!("fx_{trigger}"), json!({})).await;
+        call(caller, trigger, json!({})).await;
         let told = caller.hear(&format!("notifications/{}_changed", of.0)).await;
         belongs(&told, listening)?;
-        has(caller, of, extra).await?;
+        let asked = std::time::Instant::now();
+        let listed = has(caller, of, extra).await;
+        listed.map_err(|why| format!("after {:?}: {why}", asked.elapsed()))?;
     }
     if let Some(id) = listening {
         caller.cancel(id).await;
@@ -265,7 +259,7 @@ async fn list_changes(caller: &mut Caller, at: &Place<'_>) -> Checked {
     Ok(())
 }
 
-async fn subscriptions(caller: &mut Caller, at: &Place<'_>) -> Checked {
+async fn subscriptions(caller: &mut Caller) -> Checked {
     let watch = json!({"uri": WATCHED});
     let listening = listen(caller, json!({"resourceSubscriptions": [WATCHED]})).await?;
     if listening.is_none() {
@@ -273,7 +267,7 @@ async fn subscriptions(caller: &mut Caller, at: &Place<'_>) -> Checked {
         so("it is watched", agreed["result"].is_object(), &agreed)?;
     }
     for uri in ["test://another", WATCHED] {
-        at.host.call("fx_test_trigger_resource_update", json!({"uri": uri})).await;
+        call(caller, "test_trigger_resource_update", json!({"uri": uri})).await;
     }
     let told = caller.hear("notifications/resources/updated").await;
     same("what changed", &told["params"]["uri"], WATCHED)?;
@@ -312,7 +306,7 @@ async fn form(caller: &mut Caller) -> Checked {
     Ok(())
 }
 
-async fn url(caller: &mut Caller, at: &Place<'_>) -> Checked {
+async fn url(caller: &mut Caller, is_legacy: bool) -> Checked {
     caller.asked.clear();
     caller.heard.clear();
     let told = call(caller, "test_elicitation_url", json!({})).await;
@@ -325,7 +319,7 @@ async fn url(caller: &mut Caller, at: &Place<'_>) -> Checked {
     // Each visit has an id in the legacy era, and none in the modern one.
     so("its id", params["elicitationId"].is_string() != caller.kind.is_modern(), params)?;
     // That it was visited is told in the legacy era only.
-    if at.is_legacy && !caller.kind.is_modern() {
+    if is_legacy && !caller.kind.is_modern() {
         let id = params["elicitationId"].clone();
         let told = caller.hear("notifications/elicitation/complete").await;
         same("which visit", &told["params"]["elicitationId"], id)?;

@@ -68,10 +68,9 @@ async fn cells(from: caller::Kind, to: Kind) -> Vec<Result<(), String>> {
     let door = Arc::new(gateway(to, &fixture).await);
     let mut caller = Caller::of(from, &door).await;
     let is_legacy = !matches!(to, Kind::ModernStdio | Kind::ModernHttp);
-    let at = features::Place { host: &door.host, is_legacy };
     let mut checked = Vec::new();
     for feature in features::ALL {
-        let one = tokio::time::timeout(LONG, features::check(feature, &mut caller, &at)).await;
+        let one = tokio::time::timeout(LONG, features::check(feature, &mut caller, is_legacy)).await;
         checked.push(one.unwrap_or_else(|_| Err(format!("it did not end; heard was {:?}", caller.heard))));
     }
     door.host.close().await;
@@ -163,10 +162,7 @@ impl Table {
             "# Who can do what with whom\n\n\
              MCP has two eras and several transports. A caller of any kind reaches a server of any kind through the\n\
              gateway; the columns are the kinds of server. `crates/wharf/tests/it/gateway/matrix/mod.rs` tries every\n\
-             cell and writes this page.\n\n\
-             A legacy server over stdio is a process of its own for each caller that can be asked something: what a\n\
-             call changes in it is that process's own. Lists and watched resources are those of the process that all\n\
-             callers share. `share = \"all\"` makes it one process for everybody, who then cannot be asked.{}\n{notes}",
+             cell and writes this page.{}\n{notes}",
             self.rows
         )
     }

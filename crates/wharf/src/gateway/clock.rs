@@ -1,0 +1,201 @@
+//! Waits that hardly ever come to their end: for the next request, for an answer that takes long.
+//!
+//! A timer of the runtime costs a request more than its place in a list that somebody looks through four times a second,
+//! and each of the runtime's own waits costs more while it has any. So these have no timer; they end a little late, and
+//! nobody minds. Where the runtime's clock is not the world's, as in tests that stop it, they are timers after all.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// Where waits come from. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Clock(Option<Arc<Ticking>>);
+
+/// A wait. It may be polled by another task each time.
+#[derive(Debug)]
+pub(super) enum Wait {
+    Listed { clock: Arc<Ticking>, due: u64, place: Option<usize> },
+    Timer(Pin<Box<tokio::time::Sleep>>),
+}
+
+/// The looks of one thread, counted.
+#[derive(Debug)]
+pub(super) struct Ticking {
+    started: Instant,
+    looks: AtomicU64,
+    list: Mutex<List>,
+    /// Rung for a thread that does not look because nobody waits.
+    bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    places: Vec<Place>,
+    free: Vec<usize>,
+    asleep: bool,
+}
+
+/// `waker` is `None` if nobody waits there.
+#[derive(Debug)]
+struct Place {
+    due: u64,
+    waker: Option<Waker>,
+}
+
+/// How often somebody looks.
+const TICK: Duration = Duration::from_millis(250);
+/// How many looks in a row may find nobody before the thread sleeps.
+const IDLE_LOOKS: u32 = 20;
+
+// === impl Clock ===
+
+impl Clock {
+    /// The process's clock, if the runtime's goes as the world's.
+    pub(super) fn new() -> Self {
+        static TICKING: OnceLock<Option<Arc<Ticking>>> = OnceLock::new();
+        let before = Instant::now();
+        let now = tokio::time::Instant::now().into_std();
+        let is_real = (before..=Instant::now()).contains(&now);
+        Self(is_real.then(|| TICKING.get_or_init(Ticking::start).clone()).flatten())
+    }
+
+    /// Waits so long, and up to two looks longer.
+    pub(super) fn wait(&self, time: Duration) -> Wait {
+        match &self.0 {
+            Some(clock) => {
+                let looks = u64::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX / 2);
+                let due = clock.looks.load(Ordering::Relaxed) + looks + 2;
+                Wait::Listed { clock: Arc::clone(clock), due, place: None }
+            }
+            None => Wait::Timer(Box::pin(tokio::time::sleep(time))),
+        }
+    }
+}
+
+/// For hyper, which waits for heads with it.
+impl hyper::rt::Timer for Clock {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(self.wait(duration))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(self.wait(deadline.saturating_duration_since(self.now())))
+    }
+
+    /// The time of the last look: deadlines are made of it, and measured by it.
+    fn now(&self) -> Instant {
+        match &self.0 {
+            Some(clock) => {
+                let looks = u32::try_from(clock.looks.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+                clock.started + TICK.saturating_mul(looks)
+            }
+            None => tokio::time::Instant::now().into_std(),
+        }
+    }
+}
+
+// === impl Ticking ===
+
+impl Ticking {
+    /// Starts the thread that looks. `None` if there cannot be one.
+    fn start() -> Option<Arc<Self>> {
+        let list = Mutex::new(List { asleep: true, ..List::default() });
+        let (looks, bell) = (AtomicU64::new(0), Condvar::new());
+        let clock = Arc::new(Self { started: Instant::now(), looks, list, bell });
+        let looking = Arc::clone(&clock);
+        let thread = std::thread::Builder::new().name("wharf-waits".into());
+        thread.spawn(move || looking.look_on()).ok().map(|_| clock)
+    }
+
+    fn look_on(&self) {
+        let mut idle = 0;
+        loop {
+            let mut list = self.lock();
+            while list.asleep {
+                idle = 0;
+                list = self.bell.wait(list).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(list);
+            std::thread::sleep(TICK);
+            let now = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+            let mut list = self.lock();
+            idle = if list.is_empty() { idle + 1 } else { 0 };
+            list.asleep = idle > IDLE_LOOKS;
+            let over = |place: &mut Place| if place.due <= now { place.waker.take() } else { None };
+            let over: Vec<Waker> = list.places.iter_mut().filter_map(over).collect();
+            drop(list);
+            over.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl List ===
+
+impl List {
+    fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+
+    fn enter(&mut self, due: u64, waker: Waker) -> usize {
+        let place = Place { due, waker: Some(waker) };
+        if let Some(number) = self.free.pop() {
+            self.places[number] = place;
+            return number;
+        }
+        self.places.push(place);
+        self.places.len() - 1
+    }
+}
+
+// === impl Wait ===
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut *self {
+            Self::Timer(timer) => timer.as_mut().poll(cx),
+            Self::Listed { clock, due, place } => {
+                if clock.looks.load(Ordering::Relaxed) >= *due {
+                    return Poll::Ready(());
+                }
+                let mut list = clock.lock();
+                match place {
+                    None => *place = Some(list.enter(*due, cx.waker().clone())),
+                    Some(number) => {
+                        let known = &mut list.places[*number].waker;
+                        if !known.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                            *known = Some(cx.waker().clone());
+                        }
+                    }
+                }
+                if std::mem::take(&mut list.asleep) {
+                    clock.bell.notify_one();
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl hyper::rt::Sleep for Wait {}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Self::Listed { clock, place: Some(number), .. } = self {
+            let mut list = clock.lock();
+            let waker = list.places[*number].waker.take();
+            list.free.push(*number);
+            drop(list);
+            // A waker may run anything when it goes.
+            drop(waker);
+        }
+    }
+}

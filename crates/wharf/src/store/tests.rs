@@ -1,0 +1,1 @@
+//! What a log shows when somebody was at it.
