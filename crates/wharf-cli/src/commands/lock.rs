@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use wharf::catalog::{Drift, Lockfile};
+use wharf::catalog::scan::{self, Severity};
+use wharf::catalog::{Drift, Lockfile, PinKey, Pinned};
 use wharf::config::edit::write_atomically;
 use wharf::mcp::ListKind;
 use wharf::names::ServerName;
@@ -152,6 +153,20 @@ impl LockArgs {
         Ok(())
     }
 
+    /// Whoever is about to accept something should know what is in it.
+    fn tell_found(&self, app: &App, surveyed: &[Surveyed]) {
+        let known: BTreeMap<ServerName, Pinned> = surveyed
+            .iter()
+            .filter_map(|(server, entry)| {
+                let key = PinKey::of(server, &app.world.env);
+                Some((server.name.clone(), entry.as_ref().ok()?.to_pinned(&key)))
+            })
+            .collect();
+        for finding in scan::servers(&known).iter().filter(|finding| finding.severity == Severity::High) {
+            app.ui.warn(finding);
+        }
+    }
+
     fn tell(&self, app: &App, all: &[Written], surveyed: &[Surveyed]) -> Result<()> {
         let left: Vec<&Drift> = all.iter().flat_map(|written| &written.left).collect();
         let unreachable = surveyed.iter().find_map(|(_, entry)| entry.as_ref().err().map(Failure::exit));
@@ -183,6 +198,7 @@ impl LockArgs {
                 Ok(_) => {}
             }
         }
+        self.tell_found(app, surveyed);
         for drift in &left {
             for change in &drift.changes {
                 app.ui.trouble(format_args!("{}: {change}", drift.server));
