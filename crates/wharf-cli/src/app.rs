@@ -320,7 +320,8 @@ impl Setup {
     fn load(sources: Sources, named_lockfile: Option<PathBuf>) -> Result<Self> {
         let config = config::load(&sources)?;
         let locks = Locks::read(named_lockfile.as_deref(), &config)?;
-        let policy = Policy::from(&config.policy).with_lock(locks.lock.clone());
+        let policy =
+            Policy::from(&config.policy).with_flow(config.flow.clone()).with_lock(locks.lock.clone());
         Ok(Self { config, policy, locks, sources, named_lockfile, watch: None })
     }
 

@@ -41,6 +41,8 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
     match event {
         Event::Warning { message, .. } => ui.warn(message),
         Event::Blocked { reason, .. } => ui.warn(reason),
+        Event::Suspicious { finding, grave: true, .. } => ui.warn(finding),
+        Event::Suspicious { finding, .. } if ui.verbose > 0 => ui.detail(finding),
         Event::Stderr { server, line } if ui.verbose > 0 || debugs(&server) => {
             ui.detail(format_args!("{server} stderr: {line}"));
         }

@@ -110,7 +110,9 @@ async fn reload(app: &App, open: &OpenHost, setup: &mut Setup, why: Why) -> Resu
     }
     let servers: Vec<ServerConfig> =
         new.listed().filter(|s| s.enabled).map(|s| app.adjusted(s.clone())).collect();
-    let same_rules = setup.config.policy == new.config.policy && setup.config.limits == new.config.limits;
+    let same_rules = setup.config.policy == new.config.policy
+        && setup.config.limits == new.config.limits
+        && setup.config.flow == new.config.flow;
     let same_lock = setup.locks.lock == new.locks.lock;
     if !same_lock {
         open.accepted.replace(new.locks.entries.clone());

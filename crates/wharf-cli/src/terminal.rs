@@ -173,8 +173,11 @@ fn accepts(lines: &dyn Lines, question: &str) -> Answer {
 
 /// May a tool be called? Whatever is not a plain yes is a no.
 fn allow(ui: &Ui, lines: &dyn Lines, server: &ServerName, consent: &Consent) -> Answer {
-    let Consent { tool, arguments, reaches, .. } = consent;
+    let Consent { tool, arguments, reaches, reason, .. } = consent;
     ui.say(format_args!("`{tool}` of `{server}` is to be called with {arguments}"));
+    if let Some(reason) = reason {
+        ui.say(format_args!("{reason}"));
+    }
     let offered: Vec<&str> = reaches.iter().map(|reach| keys(*reach).0).collect();
     let said = lines.ask(&format!("Allow it? {} [N]o: ", offered.join(" "))).unwrap_or_default();
     let said = said.trim().to_ascii_lowercase();

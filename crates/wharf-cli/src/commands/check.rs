@@ -19,7 +19,12 @@ use crate::output::json as shapes;
 /// Shows every problem with its file and line, the program that each server would start, and whether the policy
 /// permits it. Nothing is started or contacted.
 #[derive(Debug, Args)]
-pub(crate) struct CheckArgs {}
+pub(crate) struct CheckArgs {
+    /// Look through what servers are known to offer for what hides or is meant for a model; from the lockfile, or from what
+    /// was last seen
+    #[arg(long)]
+    scan: bool,
+}
 
 /// A server, and what the policy says to it.
 type Judged<'a> = (&'a ServerConfig, Result<Inspected>);
@@ -27,6 +32,9 @@ type Judged<'a> = (&'a ServerConfig, Result<Inspected>);
 impl CheckArgs {
     pub(crate) fn run(self, app: &App) -> Result<()> {
         let setup = app.setup()?;
+        if self.scan {
+            return super::scan::run(app, &setup);
+        }
         let judge = |server| -> Judged<'_> {
             (server, inspect(server, &setup.policy, &app.world.env).map_err(Failure::from))
         };

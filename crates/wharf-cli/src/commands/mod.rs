@@ -21,6 +21,7 @@ pub(crate) mod render;
 pub(crate) mod resources;
 pub(crate) mod repl;
 pub(crate) mod sandbox;
+mod scan;
 pub(crate) mod serve;
 pub(crate) mod servers;
 pub(crate) mod test_server;

@@ -199,6 +199,9 @@ const MOST_TOLD: usize = 1000;
 
 /// A rule about a server that is not there does nothing; that may not be what was meant.
 fn warn_of_strangers(app: &App, setup: &Setup) {
+    for server in setup.config.flow.servers().filter(|name| !setup.config.servers.contains_key(*name)) {
+        app.ui.warn(format_args!("a label in `[flow]` names a server `{server}` that is not configured"));
+    }
     let Some(rules) = &setup.config.callers else { return };
     for (caller, servers) in rules.named() {
         for server in servers.iter().filter(|name| !setup.config.servers.contains_key(**name)) {

@@ -86,6 +86,20 @@ impl Validators {
     /// A schema that is known, with arguments of ordinary size, is checked on the spot. Dropping the future loses
     /// nothing but the answer.
     pub async fn check(&self, schema: &Json, arguments: &Json) -> Result<(), Misfit> {
+        self.check_as(schema, arguments, read).await
+    }
+
+    /// The same for what a tool answered, which need not be an object.
+    pub async fn check_result(&self, schema: &Json, result: &Json) -> Result<(), Misfit> {
+        self.check_as(schema, result, read_any).await
+    }
+
+    async fn check_as(
+        &self,
+        schema: &Json,
+        arguments: &Json,
+        read: fn(&Json) -> Result<Value, Misfit>,
+    ) -> Result<(), Misfit> {
         let compiled = self.compiled(schema).await?;
         let bytes = arguments.bytes().len();
         if compiled.fits_plainly(arguments) {
@@ -183,6 +197,11 @@ fn read(arguments: &Json) -> Result<Value, Misfit> {
         let got = words::short(arguments.as_str());
         return Err(Misfit::arguments(format!("the arguments must be an object, got {got}")));
     }
+    read_any(arguments)
+}
+
+/// Reads any value: not too deep, no key twice in any object.
+fn read_any(arguments: &Json) -> Result<Value, Misfit> {
     let value: serde_json::Result<Value> = arguments.to();
     // A map keeps one of two members with the same key: if none is missing, no key stands twice. Otherwise it is looked
     // up which one does.

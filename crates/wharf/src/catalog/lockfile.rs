@@ -182,6 +182,11 @@ impl LockEntry {
         self.instructions.as_deref().into_iter().chain([self.capabilities.as_str()]).chain(definitions)
     }
 
+    /// What it offers, as a catalogue has it.
+    pub fn to_pinned(&self, key: &PinKey) -> Pinned {
+        self.pinned(key, None)
+    }
+
     fn pinned(&self, key: &PinKey, beneath: Option<Pinned>) -> Pinned {
         let mut lists = beneath.map(|pinned| pinned.lists).unwrap_or_default();
         for (kind, list) in &self.lists {

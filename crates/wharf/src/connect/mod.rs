@@ -26,7 +26,6 @@ mod stdio;
 mod timekeeper;
 mod unix;
 mod waiting;
-mod way_out;
 mod weak;
 mod ws;
 

@@ -18,6 +18,9 @@ pub(crate) struct Monitor {
     pub(crate) redactor: Redactor,
 }
 
+/// The longest message of an error, and the most that comes with it.
+const ERROR_TEXT: usize = 8 * 1024;
+const ERROR_DATA: usize = 64 * 1024;
 /// How much of a message is shown in a `Traffic` event.
 const SHOWN: usize = 4096;
 /// How deep a message may be to be looked through.
@@ -42,6 +45,13 @@ impl Monitor {
 
     /// An error as the server gave it, without the secrets that the server was given.
     pub(crate) fn clean(&self, mut error: RpcError) -> RpcError {
+        let whole = error.message.raw();
+        if whole.len() > ERROR_TEXT {
+            // An error is read by people: what is longer than that is none.
+            let cut = format!("{}…", self.redactor.redact_beginning(whole, ERROR_TEXT));
+            error.message = cut.into();
+        }
+        error.data = error.data.filter(|data| data.bytes().len() <= ERROR_DATA);
         if let Cow::Owned(clean) = self.redactor.redact(error.message.raw()) {
             error.message = clean.into();
         }

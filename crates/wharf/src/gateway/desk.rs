@@ -149,6 +149,11 @@ impl Desk {
         self.open_with(caller, asker, Taint::new())
     }
 
+    /// Whether it matters which conversation has read what.
+    pub(super) fn follows_flow(&self) -> bool {
+        self.host.reaching().0.has_flow()
+    }
+
     fn open_with(&self, caller: &CallerName, asker: impl crate::ask::Asker, taint: Taint) -> Result<Session> {
         let scope = self.host.session(caller.as_str()).permission(Permission::Yolo);
         let mut scope = scope.asker(asker).taint(taint).relaying();

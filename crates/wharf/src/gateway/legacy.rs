@@ -284,7 +284,8 @@ impl Talk {
     /// What servers see of the caller: with nothing to tell it from others, what they see of everybody.
     pub(super) fn scope(self: &Arc<Self>, desk: &Desk) -> Result<Scope, RpcError> {
         let plain = self.level().is_none() && visit::for_legacy(&self.capabilities) == Json::empty_object();
-        if plain {
+        // What one conversation has read, another has not.
+        if plain && !desk.follows_flow() {
             return Ok(desk.scope(&self.caller)?);
         }
         if let Some(own) = self.own.get() {

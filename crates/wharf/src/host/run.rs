@@ -15,7 +15,7 @@ use super::scope::{Reducer, Target, gone};
 use super::server::Server;
 use super::trace::Errand;
 use super::{CallOptions, Host};
-use crate::call::{self, Call, OnProgress};
+use crate::call::{self, Call, Misfit, OnProgress};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
@@ -135,13 +135,42 @@ impl Host {
         self.taint(&server.config.name, &definition.name);
         let mut on_progress = options.on_progress;
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
-        match call::send(&way.connection, &call, asker, first).await {
+        let ended = match call::send(&way.connection, &call, asker, first).await {
             // It certainly never reached the server, so it may go once more over a fresh connection.
             Err(error) if error.is_retryable() && !way.connection.is_open() => {
                 way.again(server).await?;
                 call::send(&way.connection, &call, asker, on_progress).await
             }
             ended => ended,
+        };
+        let raw = ended?;
+        self.check_output(server, &definition, &raw).await?;
+        Ok(raw)
+    }
+
+    /// A structured result that is not what its server said it would be is no result. A schema that cannot be used
+    /// promises nothing.
+    async fn check_output(&self, server: &Server, tool: &Tool, raw: &Json) -> Result<()> {
+        let Some(schema) = &tool.output_schema else { return Ok(()) };
+        let [structured, is_error] = raw.pick(["structuredContent", "isError"]);
+        let Some(structured) = structured.filter(|value| !value.is_null()) else { return Ok(()) };
+        if is_error.is_some_and(|flag| flag.as_str() == "true") {
+            return Ok(());
+        }
+        match self.core.validators.check_result(schema, &structured).await {
+            Err(Misfit::Arguments { problems }) => {
+                let problems = problems.join("; ");
+                let problems = server.redactor.redact(&problems);
+                Err(Error::Protocol {
+                    server: server.config.name.clone(),
+                    reason: format!(
+                        "the structured result of `{}` does not fit its `outputSchema`: {problems}",
+                        tool.name
+                    ),
+                    stderr: StderrTail::default(),
+                })
+            }
+            _ => Ok(()),
         }
     }
 

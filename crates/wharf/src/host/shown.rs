@@ -3,7 +3,7 @@
 //! In: lists as the server gave them. Out: what `policy` permits of them, and word of what was kept back, once. The lists
 //! themselves stay as they came, so that another lock shows another part of them without the server being asked.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::server::{Seen, Server};
@@ -21,6 +21,8 @@ pub(super) struct Shown {
     last: Mutex<Option<Last>>,
     /// What was told of: kind, name, and the fingerprint, or nothing for what is gone.
     told: Mutex<HashSet<(ListKind, String, String)>>,
+    /// What the scan found in definitions, by their text. A list that changes in one place is not looked through again.
+    found: Mutex<HashMap<Json, Arc<[Finding]>>>,
 }
 
 struct Last {
@@ -31,6 +33,8 @@ struct Last {
 
 /// A server that offers ever new things is not told of for ever.
 const MOST_TOLD: usize = 1000;
+/// More definitions than these are looked through again.
+const MOST_FOUND: usize = 4 * crate::registry::TOOLS_MAX;
 
 // === impl Server ===
 
@@ -136,14 +140,29 @@ impl Server {
             return Ok(None);
         }
         let server = &self.config.name;
-        let found = scan::definition(server, (kind, name), raw, &Neighbours::new());
+        let found = self.found(kind, name, raw);
         self.tell_found(&found);
-        for finding in &found {
+        for finding in found.iter() {
             let what = format!("{} `{}`", kind.word(), crate::text::Escaped(name));
             policy.permit_finding(server, &what, finding.rule, finding.severity == Severity::High)?;
         }
         let hides = policy.scan() == ScanRule::Strip && !found.is_empty();
         Ok(hides.then(|| scan::strip(raw)).filter(|clean| clean != raw))
+    }
+
+    fn found(&self, kind: ListKind, name: &str, raw: &Json) -> Arc<[Finding]> {
+        let known = || self.shown.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(raw) {
+            return Arc::clone(found);
+        }
+        let found: Arc<[Finding]> =
+            scan::definition(&self.config.name, (kind, name), raw, &Neighbours::new()).into();
+        let mut known = known();
+        if known.len() >= MOST_FOUND {
+            known.clear();
+        }
+        known.insert(raw.clone(), Arc::clone(&found));
+        found
     }
 
     /// Whether the scan lets a result be passed on, and as what.

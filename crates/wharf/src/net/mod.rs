@@ -90,11 +90,6 @@ impl HttpClient {
         Ok(Self { options, tls })
     }
 
-    /// How it reaches things.
-    pub(crate) fn options(&self) -> &NetOptions {
-        &self.options
-    }
-
     /// The endpoint that a permit names, with a connection pool of its own.
     pub fn for_permit(&self, permit: &ConnectPermit) -> Endpoint {
         let connector = Connector::new(permit, &self.options, self.tls.clone());

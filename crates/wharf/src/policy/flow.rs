@@ -34,6 +34,11 @@ impl Policy {
         self.with(|rules| rules.flow = flow)
     }
 
+    /// Whether anything is labelled.
+    pub fn has_flow(&self) -> bool {
+        !self.rules.flow.is_empty()
+    }
+
     /// Whether a call brings something private into a session. `tool` is `None` for what is no tool: then the label must be
     /// the server's.
     pub fn taints(&self, server: &ServerName, tool: Option<&ToolName>) -> bool {

@@ -16,6 +16,7 @@ pub use strip::{strip, stripped};
 
 use std::ops::Range;
 
+use super::pinned::{Definition, Pinned};
 use crate::mcp::ListKind;
 use crate::names::ServerName;
 use crate::text::Escaped;
@@ -100,6 +101,34 @@ pub fn definition(
             .extend(names::contradiction(name, raw).map(|hit| reading.finding("/annotations", name, hit)));
     }
     findings.extend(names::mixed(name).map(|hit| reading.finding("/name", name, hit)));
+    findings
+}
+
+/// Looks at everything that servers are known to offer, side by side: only then is it seen that one speaks of another's
+/// tools, or calls its own like them. The gravest first.
+pub fn servers<'a>(all: impl IntoIterator<Item = (&'a ServerName, &'a Pinned)>) -> Vec<Finding> {
+    let all: Vec<(&ServerName, &Pinned)> = all.into_iter().collect();
+    let tools = || {
+        let of_one = |(server, pinned): &(&'a ServerName, &'a Pinned)| {
+            let (server, pinned) = (*server, *pinned);
+            let list = pinned.lists.get(&ListKind::Tools);
+            list.into_iter().flat_map(move |list| list.iter().map(move |one| (server, one.name.as_str())))
+        };
+        all.iter().flat_map(of_one).collect::<Vec<_>>()
+    };
+    let mut neighbours = Neighbours::new();
+    tools().into_iter().for_each(|(server, tool)| neighbours.add(server, tool));
+    let mut findings = look_alikes(tools().into_iter());
+    for (server, pinned) in &all {
+        if let Some(text) = &pinned.instructions {
+            findings.extend(instructions(server, text, &neighbours));
+        }
+        for (kind, list) in &pinned.lists {
+            let look = |one: &Definition| definition(server, (*kind, &one.name), &one.raw, &neighbours);
+            findings.extend(list.iter().flat_map(look));
+        }
+    }
+    findings.sort_by(|one, other| other.severity.cmp(&one.severity));
     findings
 }
 

@@ -107,7 +107,7 @@ impl Neighbours {
 
     /// Where a server's words speak of a tool that only others have.
     pub(super) fn hits(&self, server: &ServerName, text: &str) -> Vec<Hit> {
-        if self.tools.is_empty() {
+        if self.tools.is_empty() || !text.contains(char::is_whitespace) {
             return Vec::new();
         }
         let words = tokens(text);

@@ -197,6 +197,10 @@ const FILES: [&str; 22] = [
 pub(super) fn hits(text: &str, is_result: bool) -> Vec<Hit> {
     let text = &text[..text.floor_char_boundary(LONGEST)];
     let mut hits = Vec::new();
+    // A single word is no instruction, and most strings of a schema are one.
+    if !text.contains(|c: char| c.is_whitespace() || "<[".contains(c)) {
+        return hits;
+    }
     markup(text, &mut hits);
     let words = tokens(text);
     for phrase in &PHRASES {

@@ -214,7 +214,7 @@ async fn l57_what_goes_wrong_is_told() {
     let odd = Odd::named(host([puppet("pup", &script)]).await, "pup");
     let error = odd.kinds(&kinds()).await.unwrap_err();
     assert_eq!((error.kind(), error.to_string().contains("no more room")), ("tool_failed", true), "{error}");
-    for words in ["does not fit the type", "has no structured content"] {
+    for words in ["does not fit its `outputSchema`", "has no structured content"] {
         let error = odd.kinds(&kinds()).await.unwrap_err();
         assert_eq!((error.kind(), error.to_string().contains(words)), ("protocol", true), "{error}");
     }

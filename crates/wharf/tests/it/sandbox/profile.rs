@@ -119,6 +119,7 @@ fn l17_the_policy_decides_who_is_confined() {
             stdio,
             origin,
             program: Some(std::path::Path::new("/usr/bin/node")),
+            program_hash: None,
             sandbox,
             host_env: &BTreeMap::new(),
         };
