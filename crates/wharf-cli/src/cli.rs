@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Add(add::AddArgs),
     Remove(remove::RemoveArgs),
     Trust(trust::TrustArgs),
-    Audit(audit::AuditArgs),
+    Audit(Box<audit::AuditArgs>),
     Approve(approve::ApproveArgs),
     TestServer(test_server::TestServerArgs),
     Completions(completions::CompletionsArgs),

@@ -80,13 +80,13 @@ impl LockArgs {
     /// The lockfile as it should be, and what was not taken.
     fn settle(
         &self,
-        path: &PathBuf,
+        path: &std::path::Path,
         before: Option<&Lockfile>,
         surveyed: &[&Surveyed],
         known: impl Fn(&ServerName) -> bool,
     ) -> (Lockfile, Written) {
         let mut file = before.cloned().unwrap_or_default();
-        let mut written = Written { path: path.clone(), locked: Vec::new(), left: Vec::new() };
+        let mut written = Written { path: path.to_path_buf(), locked: Vec::new(), left: Vec::new() };
         for (server, entry) in
             surveyed.iter().filter_map(|(server, entry)| Some((server, entry.as_ref().ok()?)))
         {

@@ -177,7 +177,8 @@ impl Host {
     /// A tool's definition as its server gives it now, where what is known may be from an earlier run.
     async fn confirmed(&self, server: &Arc<Server>, route: &Route) -> Result<Arc<Tool>> {
         let locked = server.is_locked();
-        if !server.is_unconfirmed() && !(locked && self.scope.has_changed(route)) {
+        let may_differ = server.is_unconfirmed() || (locked && self.scope.has_changed(route));
+        if !may_differ {
             let last = server.last_tools().filter(|_| locked);
             // A route may be older than what its server was last seen to offer.
             return match last {

@@ -129,7 +129,6 @@ fn is_known(version: i64) -> Result<usize, String> {
 }
 
 /// What the database says, in words.
-#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` wants")]
 pub(super) fn words(error: rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => message.unwrap_or_else(|| code.to_string()),

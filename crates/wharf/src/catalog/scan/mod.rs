@@ -128,7 +128,7 @@ pub fn servers<'a>(all: impl IntoIterator<Item = (&'a ServerName, &'a Pinned)>) 
             findings.extend(list.iter().flat_map(look));
         }
     }
-    findings.sort_by(|one, other| other.severity.cmp(&one.severity));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
 

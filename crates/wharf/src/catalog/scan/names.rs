@@ -181,7 +181,11 @@ pub(super) fn contradiction(name: &str, raw: &Json) -> Option<Hit> {
     let parted = parted(name);
     let changes = parted.split(' ').any(|word| CHANGES.contains(&word));
     let is_it = claims.as_str() == "true" && changes;
-    is_it.then(|| Hit { rule: "annotation.contradiction", severity: Severity::Medium, range: 0..name.len() })
+    is_it.then_some(Hit {
+        rule: "annotation.contradiction",
+        severity: Severity::Medium,
+        range: 0..name.len(),
+    })
 }
 
 /// A name as words.

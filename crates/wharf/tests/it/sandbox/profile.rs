@@ -121,7 +121,6 @@ fn l17_the_policy_decides_who_is_confined() {
             program: Some(std::path::Path::new("/usr/bin/node")),
             program_hash: None,
             sandbox,
-            program_hash: None,
             host_env: &BTreeMap::new(),
         };
         policy.permit_launch(&request).unwrap().confinement().clone()
