@@ -46,7 +46,7 @@ fn sbx_04_there_is_no_way_to_the_network() {
         );
         prison.run(json!(true), &[&datagram]);
         assert!(datagrams.recv(&mut [0; 8]).is_err(), "nothing may arrive");
-        prison.free(&[&tries[0], &datagram]).works();
+        prison.free(&[tries[0], &datagram]).works();
         assert_eq!(datagrams.recv(&mut [0; 8]).unwrap(), 1);
     });
 }
