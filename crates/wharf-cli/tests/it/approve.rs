@@ -97,8 +97,8 @@ fn l22_what_cannot_be_answered_is_said() {
     assert_eq!(desk.run(&["approve", "--deny"]).code, 2, "of what?");
     assert_eq!(desk.run(&["approve", "1", "--deny", "--for", "tool"]).code, 2);
     for (wrong, line) in [
-        ("[policy]\nask = [\"echo\"]\n", 2),
-        ("[policy]\nask = [\"!demo/echo\"]\n", 2),
+        ("[policy]\nask = [\"echo\"]\n", 3),
+        ("[policy]\nask = [\"!demo/echo\"]\n", 3),
         ("[approvals]\nwait = \"soon\"\n", 2),
         ("[approvals]\nwho = true\n", 2),
         ("[callers.ann]\nask = [\"a/b*c\"]\n", 2),

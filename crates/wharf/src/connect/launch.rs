@@ -38,23 +38,15 @@ impl Dock {
     /// Fetches what it needs before it is started. That has a time of its own, which is not that of the handshake.
     pub(super) async fn prepare(&self, config: &ServerConfig, stdio: &Stdio) -> Result<()> {
         if self.packages.is_some() {
-            let permit = self.permit(config, stdio).await?;
-            if !self.is_on_its_own(&permit) {
-                self.provide(permit).await?;
-            }
+            self.provide(self.permit(config, stdio).await?).await?;
         }
         Ok(())
-    }
-
-    /// One that the user lets run unconfined, beside others that are not, fetches for itself.
-    fn is_on_its_own(&self, permit: &LaunchPermit) -> bool {
-        self.sandbox.is_some() && *permit.confinement() == Confinement::Off
     }
 
     pub(super) async fn launch(&self, config: &ServerConfig, stdio: &Stdio) -> Result<Wire> {
         let permit = self.permit(config, stdio).await?;
         self.warn(config, permit.warnings());
-        let permit = if self.is_on_its_own(&permit) { permit } else { self.provide(permit).await? };
+        let permit = self.provide(permit).await?;
         let inbox = self.inbox(config);
         let yard = Yard {
             scratch: self.scratch.clone(),

@@ -21,7 +21,10 @@ fn labels(private: &[&str], open_world: &[&str]) -> FlowSettings {
 }
 
 async fn host(flow: FlowSettings) -> Host {
-    let policy = Policy::strict().with_commands([puppet_path().display().to_string()]).with_flow(flow);
+    let policy = Policy::strict()
+        .with_sandbox(false)
+        .with_commands([puppet_path().display().to_string()])
+        .with_flow(flow);
     let rich = Puppet::new()
         .plain_tool("read")
         .plain_tool("send")
@@ -150,7 +153,7 @@ fn l23_the_rule_is_a_function_of_labels_and_what_was_read() {
         destructive: vec![FlowLabel::parse("disk/wipe*").unwrap()],
         ..labels(&["mail/get_*"], &["web", "mail/send"])
     };
-    let policy = Policy::strict().with_flow(flow);
+    let policy = Policy::strict().with_sandbox(false).with_flow(flow);
     let read = Tainted { server: server("mail"), tool: tool("get_all") };
     assert!(policy.taints(&server("mail"), Some(&tool("get_all"))));
     assert!(!policy.taints(&server("mail"), Some(&tool("send"))));

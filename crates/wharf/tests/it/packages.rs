@@ -1,4 +1,4 @@
-//! Packages become two steps (l12, l17 and the hostile cases CMD-07, CMD-08): which command lines are taken apart and how,
+//! Packages of confined servers become two steps (l12, l17 and the hostile cases CMD-07, CMD-08): which command lines are taken apart and how,
 //! and what happens when a package manager, here a script of ours, works, fails, hangs, floods or meets itself.
 
 use std::collections::BTreeMap;
@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use wharf::config::ServerConfig;
+use wharf::config::{Profile, SandboxSetting, ServerConfig};
 use wharf::event::Event;
 use wharf::host::HostBuilder;
 use wharf::names::ServerName;
+use wharf::sandbox::Sandbox;
 use wharf::sandbox::packages::{PackageOptions, PackageSpec, Source};
 use wharf::{Error, Host, Side};
-use wharf_testkit::{Puppet, puppet_path};
+use wharf_testkit::{Puppet, example_path, puppet_path};
 
 use crate::support::{soon, until};
 
@@ -117,12 +118,17 @@ impl Shop {
     fn open(npm: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let shop = Self { cache: folder.path().join("cache"), folder };
+        std::fs::create_dir(shop.folder.path().join("out")).unwrap();
         shop.stock("npm", &format!("echo \"$@\" >> {0}/npm.args; env >> {0}/npm.env\n{npm}", shop.path()));
         shop.stock("npx", "exit 9");
         let script = Puppet::default().args().join("' '");
         shop.stock(
             "node",
-            &format!("echo \"$@\" >> {}/node.args\nexec {} '{script}'", shop.path(), puppet_path().display()),
+            &format!(
+                "echo \"$@\" >> {}/out/node.args\nexec {} '{script}'",
+                shop.path(),
+                puppet_path().display()
+            ),
         );
         shop
     }
@@ -160,13 +166,15 @@ impl Shop {
         let mut options = PackageOptions::new(&self.cache);
         options.home = Some(self.folder.path().join("home"));
         change(&mut options);
-        let server =
-            ServerConfig::stdio(ServerName::parse("pup").unwrap(), "npx", ["-y", "pkg@1.2.3", "--deep"]);
-        Host::builder()
-            .policy(wharf::Policy::strict().with_sandbox(false))
-            .environment(self.environment())
-            .packages(options)
-            .server(server)
+        let name = ServerName::parse("pup").unwrap();
+        let mut server = ServerConfig::stdio(name, "npx", ["-y", "pkg@1.2.3", "--deep"]);
+        server.sandbox = Some(SandboxSetting::On(Box::new(Profile {
+            read: vec![puppet_path(), self.folder.path().join("bin")],
+            write: vec![self.folder.path().join("out")],
+            ..Profile::default()
+        })));
+        let sandbox = Sandbox::new(example_path("cell")).home("/nowhere");
+        Host::builder().environment(self.environment()).sandbox(sandbox).packages(options).server(server)
     }
 
     async fn host(&self) -> Host {
@@ -219,9 +227,9 @@ async fn l17_a_package_is_fetched_once_and_run_from_the_cache() {
     assert_eq!(shop.kept(), [fetched.folder.file_name().unwrap().to_string_lossy()]);
     let script = fetched.folder.join("node_modules/pkg/run.js");
     assert!(
-        shop.said("node.args").starts_with(&format!("{} --deep\n", script.display())),
+        shop.said("out/node.args").starts_with(&format!("{} --deep\n", script.display())),
         "{}",
-        shop.said("node.args")
+        shop.said("out/node.args")
     );
 
     // The second time nobody is asked: it works without a network, and without npm.
@@ -230,6 +238,20 @@ async fn l17_a_package_is_fetched_once_and_run_from_the_cache() {
     assert!(soon("a call", host.call("pup_echo", serde_json::json!({}))).await.error.is_none());
     host.close().await;
     assert_eq!(shop.said("npm.args").lines().count(), 1);
+}
+
+#[tokio::test]
+async fn l17_a_server_that_is_not_confined_fetches_by_itself() {
+    let shop = Shop::open(HONEST);
+    shop.stock("npx", &format!("exec {}/bin/node", shop.path()));
+    let mut server = ServerConfig::stdio(ServerName::parse("pup").unwrap(), "npx", ["-y", "pkg@1.2.3"]);
+    server.sandbox = Some(SandboxSetting::Off);
+    let options = PackageOptions::new(&shop.cache);
+    let builder = Host::builder().environment(shop.environment()).packages(options).server(server);
+    let host = builder.start().await.unwrap();
+    assert!(soon("a call", host.call("pup_echo", serde_json::json!({}))).await.error.is_none());
+    host.close().await;
+    assert!(shop.kept().is_empty() && shop.said("npm.args").is_empty());
 }
 
 #[tokio::test]
@@ -288,7 +310,7 @@ async fn l12_a_failure_says_whose_it_is_and_leaves_nothing() {
         assert_eq!((error.side(), error.is_retryable()), (side, retryable), "{npm}: {error}");
         assert!(error.to_string().contains(words), "{npm}: {error}");
         assert!(!error.to_string().contains("swordfish"), "{error}");
-        assert!(shop.said("node.args").is_empty());
+        assert!(shop.said("out/node.args").is_empty());
         nothing_left(&shop);
     }
     let shop = Shop::open(HONEST);

@@ -15,7 +15,7 @@ use wharf_testkit::{Puppet, Step, puppet_path};
 use crate::support::{error, puppet, quick};
 
 fn policy(scan: Option<ScanRule>) -> Policy {
-    Policy::strict().with_commands([puppet_path().display().to_string()]).with_scan(scan)
+    Policy::strict().with_sandbox(false).with_commands([puppet_path().display().to_string()]).with_scan(scan)
 }
 
 /// A server with a good tool, one that hides something, and one whose answer does.

@@ -105,6 +105,7 @@ async fn l22_a_legacy_caller_is_asked_by_a_request() {
     let files = folder();
     let script = Puppet::new().plain_tool("push").log(at(&files, "seen"));
     let policy = wharf::Policy::strict()
+        .with_sandbox(false)
         .with_commands([wharf_testkit::puppet_path().display().to_string()])
         .with_asked([wharf::policy::ToolPattern::parse("git/push").unwrap()]);
     let host = quick().policy(policy).server(puppet("git", &script)).start().await.unwrap();

@@ -48,7 +48,7 @@ async fn create_mcp_pool() {
     };
     let (known, own) = (["uvx", "exa-mcp-server"], ["my-runner", "exa-mcp-server"]);
     // With default security.
-    let pool = Policy::strict();
+    let pool = Policy::strict().with_sandbox(false);
     assert!(start(pool.clone(), &known).await.is_ok());
     assert_eq!(start(pool.clone(), &own).await.unwrap_err().kind(), "command_not_allowed");
     // A custom command added to the allowlist.
@@ -63,7 +63,7 @@ async fn create_mcp_pool() {
 
 #[test]
 fn mcp_security_config_with_commands() {
-    let defaults = Policy::strict();
+    let defaults = Policy::strict().with_sandbox(false);
     let security = defaults.with_commands(["my-runner"]);
     assert!(security.is_strict() && security.commands().any(|c| c == "my-runner"));
     assert!(security.commands().any(|c| c == "npx"));
@@ -198,7 +198,12 @@ async fn session_scoped_pool() {
     let shelf = Shelf::with(&[("exa-mcp-server", search().pid(&pid)), ("memory_server", memory())])
         .and("EXA_API_KEY", "exa-key-0123456789");
     let config = shelf.config(".mcp.json", MCP_JSON);
-    let host = shelf.builder().policy(Policy::strict().with_commands(["my-runner"])).start().await.unwrap();
+    let host = shelf
+        .builder()
+        .policy(Policy::strict().with_sandbox(false).with_commands(["my-runner"]))
+        .start()
+        .await
+        .unwrap();
     let session = host.session("agent").permission(Permission::Yolo).start().unwrap();
     let other = host.session("other").permission(Permission::Yolo).start().unwrap();
     session.load(Load::new(config.servers[&ServerName::parse("search").unwrap()].clone())).await.unwrap();
@@ -238,7 +243,7 @@ async fn load_config_and_the_configuration_file_format() {
 async fn migration_pools_have_nothing_in_common() {
     let shelf = shelf();
     let servers = || shelf.config(".mcp.json", MCP_JSON).servers.into_values();
-    let wide = Policy::strict().with_commands(["my-runner"]);
+    let wide = Policy::strict().with_sandbox(false).with_commands(["my-runner"]);
     let one = shelf.builder().policy(wide).servers(servers()).start().await.unwrap();
     let two = shelf.builder().servers(servers()).start().await.unwrap();
     let berths = [&one, &two].map(|pool| pool.berth("search").unwrap());
