@@ -3,6 +3,7 @@
 //! leaves loopback.
 
 mod hosts;
+mod inside;
 mod limits;
 mod names;
 mod tls;
