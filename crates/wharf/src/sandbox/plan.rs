@@ -159,7 +159,7 @@ impl Plan {
         let job = Job {
             program: utf8(permit.program())?,
             args: permit.args().iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-            env: environment(permit, &home, relay.is_some()),
+            env: environment(permit, &home, relay.is_some().then_some(profile)),
             cwd: utf8(&cwd)?,
             limits: Limits::of(profile),
             unix_sockets: profile.unix_sockets,
@@ -209,7 +209,7 @@ fn utf8(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// The child's environment with the folders that are its own inside.
-fn environment(permit: &LaunchPermit, home: &Path, has_way_out: bool) -> Vec<(String, String)> {
+fn environment(permit: &LaunchPermit, home: &Path, way_out: Option<&Profile>) -> Vec<(String, String)> {
     const OWN: [&str; 4] = ["HOME", "TMPDIR", "TMP", "TEMP"];
     const PROXY: [&str; 6] =
         ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
@@ -217,14 +217,16 @@ fn environment(permit: &LaunchPermit, home: &Path, has_way_out: bool) -> Vec<(St
     let mut env: Vec<_> = kept.map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
     env.push(("HOME".into(), home.display().to_string()));
     env.push(("TMPDIR".into(), TEMP.into()));
-    if has_way_out {
+    if let Some(profile) = way_out {
         env.retain(|(name, _)| !PROXY.contains(&name.as_str()) && !name.eq_ignore_ascii_case("NO_PROXY"));
         let way = format!("http://127.0.0.1:{PROXY_PORT}");
         env.extend(PROXY.map(|name| (name.to_owned(), way.clone())));
-        // Its own services are reached without us.
-        env.extend(
-            ["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), "localhost,127.0.0.1,::1".to_owned())),
-        );
+        // Its own services are reached without us, except by a name that a rule has for those of the machine.
+        let named =
+            |own: &&str| profile.domains.iter().any(|rule| rule.trim_start_matches('[').starts_with(*own));
+        let own: Vec<&str> =
+            ["localhost", "127.0.0.1", "::1"].into_iter().filter(|own| !named(own)).collect();
+        env.extend(["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), own.join(","))));
         // Node looks at the others only if it is told to.
         env.push(("NODE_USE_ENV_PROXY".into(), "1".into()));
     }
