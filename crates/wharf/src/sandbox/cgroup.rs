@@ -33,6 +33,10 @@ struct Hierarchy {
 const NAME: &str = "wharf-";
 /// A group that is empty for so long is nobody's any more.
 const STALE: Duration = Duration::from_secs(60);
+/// How often a group is tried to be removed at once, and later, and how long is waited in between.
+const AT_ONCE: usize = 20;
+const LATER: usize = 100;
+const MOMENT: Duration = Duration::from_millis(2);
 
 // === impl Hierarchies ===
 
@@ -159,22 +163,30 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let left: Vec<PathBuf> =
-            self.folders.drain(..).filter(|folder| fs::remove_dir(folder).is_err()).collect();
-        if left.is_empty() {
-            return;
+        let mut left = std::mem::take(&mut self.folders);
+        // The kernel may still be burying the last process, which takes it a moment.
+        for _ in 0..AT_ONCE {
+            remove(&mut left);
+            if left.is_empty() {
+                return;
+            }
+            std::thread::sleep(MOMENT);
         }
-        // The kernel may still be burying the last process. If that takes longer, the next gateway sweeps.
+        // If that takes longer, nobody waits for it; and if longer still, the next gateway sweeps.
         let wait = move || {
-            for _ in 0..100 {
-                std::thread::sleep(Duration::from_millis(20));
-                if left.iter().filter(|folder| fs::remove_dir(folder).is_err() && folder.exists()).count()
-                    == 0
-                {
+            for _ in 0..LATER {
+                std::thread::sleep(10 * MOMENT);
+                remove(&mut left);
+                if left.is_empty() {
                     return;
                 }
             }
         };
         drop(std::thread::Builder::new().name("wharf-cgroup".into()).spawn(wait));
     }
+}
+
+/// Removes the groups that can be, and keeps the others.
+fn remove(folders: &mut Vec<PathBuf>) {
+    folders.retain(|folder| fs::remove_dir(folder).is_err() && folder.exists());
 }
