@@ -1,6 +1,6 @@
 //! What outlives a run: the record of everything that was decided and done, and calls that wait for somebody's yes.
 //!
-//! In: facts, by a [`Trail`](crate::event::Trail). Out: one SQLite file with a chain of records, written by one thread,
+//! In: facts, by a [`Trail`]. Out: one SQLite file with a chain of records, written by one thread,
 //! and ways to search and to check it; in the same file, a queue of [`Approvals`]. Where the file is, is for the program to say; who may do what is decided above.
 
 mod approvals;
