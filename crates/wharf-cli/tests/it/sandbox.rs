@@ -52,6 +52,15 @@ fn cfg_10_no_profile_opens_what_wharf_keeps() {
 }
 
 #[test]
+fn l17_what_a_locked_server_may_do_is_shown_and_it_runs() {
+    let desk = desk("");
+    let before = desk.run(&["sandbox", "show", "cell"]).ok();
+    desk.run(&["lock"]).ok();
+    assert_eq!(desk.run(&["sandbox", "show", "cell"]).ok().out, before.out);
+    assert_eq!(run(&desk, "out = 1").ok().out.trim(), "ok: 1");
+}
+
+#[test]
 fn l17_a_profile_is_learnt_from_a_watched_run() {
     let desk = desk("");
     for (file, text) in [("notes/one", "1"), ("notes/two", "2"), ("out/log", "")] {

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::config::{Profile, ServerConfig, Transport};
+use crate::config::{Profile, ServerConfig, Stdio, Transport};
 use crate::error::{Error, Result};
-use crate::policy::{Confinement, LaunchRequest, Policy};
+use crate::policy::{Confinement, LaunchPermit, LaunchRequest, Policy};
 use crate::sandbox::Sandbox;
 use crate::wire::canonical::hex;
 
@@ -34,18 +34,7 @@ pub fn inspect(
     policy.permit_source(config)?;
     match &config.transport {
         Transport::Stdio(stdio) => {
-            let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
-            let locked = policy.is_locked(&config.name);
-            let hash = found.as_deref().filter(|_| locked).and_then(|program| sha256(program).ok());
-            let permit = policy.permit_launch(&LaunchRequest {
-                server: &config.name,
-                stdio,
-                origin: &config.origin,
-                program: found.as_deref(),
-                sandbox: config.sandbox.as_ref(),
-                program_hash: hash.as_deref(),
-                host_env: environment,
-            })?;
+            let permit = permit(config, stdio, policy, environment)?;
             let program = Some(permit.program().to_path_buf());
             Ok(Inspected { program, warnings: permit.warnings().to_vec() })
         }
@@ -93,16 +82,7 @@ pub fn let_in(
     sandbox: &Sandbox,
 ) -> Result<Option<LetIn>> {
     let Transport::Stdio(stdio) = &config.transport else { return Ok(None) };
-    let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
-    let permit = policy.permit_launch(&LaunchRequest {
-        server: &config.name,
-        stdio,
-        origin: &config.origin,
-        program: found.as_deref(),
-        sandbox: config.sandbox.as_ref(),
-        program_hash: None,
-        host_env: environment,
-    })?;
+    let permit = permit(config, stdio, policy, environment)?;
     let Confinement::Within(profile) = permit.confinement() else { return Ok(None) };
     // Where it would be let out to is no question of files.
     let files = Profile { domains: Vec::new(), ..Profile::clone(profile) };
@@ -176,5 +156,26 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| {
         let mode = meta.permissions().mode();
         meta.is_file() && mode & 0o111 != 0 && mode & SET_ID == 0
+    })
+}
+
+/// What policy says of a program that is only looked at.
+fn permit(
+    config: &ServerConfig,
+    stdio: &Stdio,
+    policy: &Policy,
+    environment: &BTreeMap<String, String>,
+) -> Result<LaunchPermit> {
+    let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
+    let locked = policy.is_locked(&config.name);
+    let hash = found.as_deref().filter(|_| locked).and_then(|program| sha256(program).ok());
+    policy.permit_launch(&LaunchRequest {
+        server: &config.name,
+        stdio,
+        origin: &config.origin,
+        program: found.as_deref(),
+        sandbox: config.sandbox.as_ref(),
+        program_hash: hash.as_deref(),
+        host_env: environment,
     })
 }
