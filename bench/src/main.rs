@@ -1,0 +1,183 @@
+//! Measures what an MCP gateway costs: `wharf serve` and any other, against direct calls of the same servers.
+//!
+//! Direct calls and calls through a gateway take turns in the same minutes, and only their ratios mean something. The
+//! callers and the servers are this program's own, and as small as they can be. `bench/README.md` tells how to use it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a benchmark, not the product"
+)]
+
+mod bytes;
+mod callers;
+mod cases;
+mod crowd;
+mod echo;
+mod hostile;
+mod options;
+mod place;
+mod process;
+mod report;
+mod speech;
+mod standing;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use echo::{Echo, Malice};
+use options::{Command, Options};
+use place::{Other, Server, Transport, Wharf, beside};
+use report::{HEADING, Row};
+use speech::Era;
+
+/// How and what is measured.
+pub(crate) struct Settings {
+    pub(crate) subjects: Vec<Subject>,
+    pub(crate) rounds: usize,
+    /// How many calls a round has, where every case is to have as many.
+    pub(crate) calls: Option<usize>,
+    /// How much less than usual is measured.
+    pub(crate) divisor: usize,
+    /// How long the echo server works on each call.
+    pub(crate) busy: Duration,
+    /// The tool to call, where it cannot be told by its name.
+    pub(crate) tool: Option<String>,
+}
+
+/// A gateway that is measured.
+pub(crate) enum Subject {
+    Wharf(Wharf),
+    Other { gateway: Other, behind: Transport, eras: Vec<Era> },
+}
+
+/// Nothing takes longer.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+fn main() -> ExitCode {
+    let options = match options::parse(std::env::args().skip(1)) {
+        Ok(Command::Measure(options)) => options,
+        Ok(Command::EchoStdio(manner)) => {
+            Echo::new(manner).over_pipe();
+            return ExitCode::SUCCESS;
+        }
+        Ok(Command::EchoHttp(manner, port)) => {
+            Echo::new(manner).over_http(port);
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    process::raise_files();
+    process::end_after(LIMIT);
+    let all = measure(&options);
+    self_check(&all);
+    let missed: Vec<&Row> = all.iter().filter(|row| !row.is_reached()).collect();
+    if all.is_empty() {
+        eprintln!("no case has such a name; `--list` prints them");
+        return ExitCode::from(2);
+    }
+    let failed = missed.iter().any(|row| row.has_failed());
+    println!("\n{} of {} rows miss their bar or failed.", missed.len(), all.len());
+    if failed || (options.judge && !missed.is_empty()) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Measures whatever is wanted, and prints it row by row.
+fn measure(options: &Options) -> Vec<Row> {
+    let wanted =
+        |name: &str| options.cases.is_empty() || options.cases.iter().any(|word| name.contains(word));
+    let work = work().into_iter().filter(|(name, _)| wanted(name));
+    if options.list {
+        work.for_each(|(name, _)| println!("{name}"));
+        return Vec::new();
+    }
+    let settings = settings(options);
+    println!("\n{HEADING}");
+    let mut all = Vec::new();
+    for (_, measure) in work {
+        for row in measure(&settings) {
+            println!("{}", row.shown());
+            all.push(row);
+        }
+    }
+    all
+}
+
+type Work = (String, Box<dyn Fn(&Settings) -> Vec<Row>>);
+
+/// Everything that can be measured, by name.
+fn work() -> Vec<Work> {
+    let ways = cases::all()
+        .into_iter()
+        .map(|case| -> Work { (case.name(), Box::new(move |settings: &Settings| case.measure(settings))) });
+    let looks = standing::all().into_iter().map(|look| -> Work {
+        (look.0.clone(), Box::new(move |settings: &Settings| standing::measure(&look, settings)))
+    });
+    let hostile = Malice::ALL.into_iter().map(|malice| -> Work {
+        (hostile::name(malice.0), Box::new(move |settings: &Settings| hostile::measure(malice, settings)))
+    });
+    ways.chain(looks).chain(hostile).collect()
+}
+
+/// Prints what is measured, and on what.
+fn settings(options: &Options) -> Settings {
+    let mut subjects = Vec::new();
+    if !options.without_wharf {
+        let program = options.wharf.clone().unwrap_or_else(|| beside("wharf"));
+        let wharf = Wharf::at(program);
+        let confined = if wharf.sandbox { "confined" } else { "**not confined**, which does not work here" };
+        println!("{}: policy, checks and audit as by default; servers are {confined}.", wharf.version());
+        subjects.push(Subject::Wharf(wharf));
+    }
+    let server = Server::new(3, options.busy);
+    for gateway in &options.others {
+        let eras = options.eras.clone();
+        subjects.push(Subject::Other { gateway: gateway.clone(), behind: options.behind, eras });
+    }
+    if !options.others.is_empty() {
+        println!("The echo server as a command: {}", server.command_line());
+    }
+    println!("{}", process::machine());
+    Settings {
+        subjects,
+        rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 9 }),
+        calls: options.calls,
+        divisor: if options.quick { 10 } else { 1 },
+        busy: options.busy,
+        tool: options.tool.clone(),
+    }
+}
+
+/// Says whether the load client or the echo server could be what was measured.
+fn self_check(rows: &[Row]) {
+    let crowded: Vec<(f64, f64)> = rows.iter().filter_map(Row::crowded).collect();
+    let least = |all: &mut dyn Iterator<Item = f64>| all.fold(f64::INFINITY, f64::min);
+    if crowded.is_empty() {
+        return;
+    }
+    let times = least(&mut crowded.iter().map(|(ratio, _)| 1.0 / ratio));
+    let busy = -least(&mut crowded.iter().map(|(_, client)| -client));
+    println!(
+        "\nSelf check: with many calls in flight, the load client and the echo server alone did at least {times:.1} times what they \
+         did through a gateway; there the client was on a core for at most {:.0} % of the time.",
+        busy * 100.0
+    );
+}
+
+// === impl Subject ===
+
+impl Subject {
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Wharf(_) => "Wharf".to_owned(),
+            Self::Other { gateway: Other::Url(url), .. } => url.clone(),
+            Self::Other { gateway: Other::Command(line), .. } => {
+                let program = line.split_whitespace().next().unwrap_or_default();
+                program.rsplit('/').next().unwrap_or_default().to_owned()
+            }
+        }
+    }
+}

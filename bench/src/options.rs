@@ -1,0 +1,137 @@
+//! What was typed becomes what is meant.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::echo::{Malice, Manner};
+use crate::place::{Other, Transport};
+use crate::speech::Era;
+
+/// What this program is to be.
+pub(crate) enum Command {
+    Measure(Options),
+    EchoStdio(Manner),
+    EchoHttp(Manner, u16),
+}
+
+/// What is to be measured.
+pub(crate) struct Options {
+    pub(crate) quick: bool,
+    pub(crate) judge: bool,
+    pub(crate) list: bool,
+    pub(crate) cases: Vec<String>,
+    pub(crate) rounds: Option<usize>,
+    pub(crate) calls: Option<usize>,
+    pub(crate) busy: Duration,
+    pub(crate) wharf: Option<PathBuf>,
+    pub(crate) without_wharf: bool,
+    pub(crate) others: Vec<Other>,
+    pub(crate) tool: Option<String>,
+    pub(crate) behind: Transport,
+    pub(crate) eras: Vec<Era>,
+}
+
+pub(crate) const USAGE: &str = "\
+usage: wharf-bench [options]                    measure; `bench/run` builds everything first
+       wharf-bench echo stdio [--tools N]       be the echo server, over a pipe
+       wharf-bench echo http [--port P]         be the echo server, over HTTP; the port is printed
+
+  --quick             three rounds with a tenth of the calls
+  --judge             fail when a bar is missed
+  --case WORDS        only cases that have these words in their names; may be given again
+  --list              print the names of the cases
+  --rounds N, --calls N
+  --wharf PROGRAM     the Wharf to measure; by default the one that was built beside this program
+  --gateway COMMAND   measure this gateway too. In the command line {port} is where it must listen (without it, it speaks
+                      over its standard input and output), {config} a file in the form of mcp.json with the echo server
+                      in it, {command} the echo server's command line, {url} where the echo server listens
+  --url URL           measure the gateway that runs there, with the echo server behind it
+  --behind stdio|http how the gateway of --url reaches the echo server; stdio by default
+  --era legacy|modern|both   how other gateways are spoken with; legacy by default
+  --tool NAME         the tool to call there, if its name does not end in `echo`
+  --without-wharf     measure only the others
+  --busy MICROSECONDS the echo server works so long on each call, to see that it shows";
+
+/// Reads the command line.
+pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut args = args.peekable();
+    if args.next_if(|arg| arg == "echo").is_some() {
+        return echo(args);
+    }
+    let mut options = Options {
+        quick: false,
+        judge: false,
+        list: false,
+        cases: Vec::new(),
+        rounds: None,
+        calls: None,
+        busy: Duration::ZERO,
+        wharf: None,
+        without_wharf: false,
+        others: Vec::new(),
+        tool: None,
+        behind: Transport::Stdio,
+        eras: vec![Era::Legacy],
+    };
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("`{arg}` needs a value\n{USAGE}"));
+        match arg.as_str() {
+            "--quick" => options.quick = true,
+            "--judge" => options.judge = true,
+            "--list" => options.list = true,
+            "--without-wharf" => options.without_wharf = true,
+            "--case" => options.cases.push(value()?),
+            "--rounds" => options.rounds = Some(number(&value()?)?.max(1)),
+            "--calls" => options.calls = Some(number(&value()?)?),
+            "--busy" => options.busy = Duration::from_micros(number(&value()?)? as u64),
+            "--wharf" => options.wharf = Some(value()?.into()),
+            "--gateway" => options.others.push(Other::Command(value()?)),
+            "--url" => options.others.push(Other::Url(value()?)),
+            "--tool" => options.tool = Some(value()?),
+            "--behind" => {
+                options.behind = match value()?.as_str() {
+                    "stdio" => Transport::Stdio,
+                    "http" => Transport::Http,
+                    other => return Err(format!("a server is not reached by `{other}`")),
+                }
+            }
+            "--era" => {
+                options.eras = match value()?.as_str() {
+                    "legacy" => vec![Era::Legacy],
+                    "modern" => vec![Era::Modern],
+                    "both" => vec![Era::Legacy, Era::Modern],
+                    other => return Err(format!("there is no era `{other}`")),
+                }
+            }
+            _ => return Err(format!("`{arg}` is not known\n{USAGE}")),
+        }
+    }
+    Ok(Command::Measure(options))
+}
+
+fn echo(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
+    let kind = args.next().unwrap_or_default();
+    let (mut manner, mut port) = (Manner { tools: 3, ..Manner::default() }, 0);
+    while let Some(arg) = args.next() {
+        let value = args.next().unwrap_or_default();
+        match arg.as_str() {
+            "--tools" => manner.tools = number(&value)?,
+            "--busy" => manner.busy = Duration::from_micros(number(&value)? as u64),
+            "--hostile" => {
+                let malice = Malice::parse(&value);
+                manner.malice = Some(malice.ok_or_else(|| format!("no server is hostile by `{value}`"))?);
+            }
+            "--port" => port = value.parse().map_err(|_| format!("`{value}` is not a port"))?,
+            _ => return Err(format!("`{arg}` is not known\n{USAGE}")),
+        }
+    }
+    match kind.as_str() {
+        "stdio" => Ok(Command::EchoStdio(manner)),
+        "http" => Ok(Command::EchoHttp(manner, port)),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
+}
