@@ -48,7 +48,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 impl Web {
     /// Connects, and shakes hands where the era wants it.
     pub(crate) fn connect(address: &Address, era: Era) -> Result<Self, String> {
-        let mut web = Self::open(address, era)?;
+        let mut web = Self::open(address, Speech::new(era, address.clone()))?;
         if web.speech.greeting(Some(&mut web.out)).is_some() {
             web.stream.write_all(&web.out).map_err(|e| e.to_string())?;
             let (head, body) = web.receive()?;
@@ -65,12 +65,11 @@ impl Web {
     }
 
     /// Only connects.
-    pub(crate) fn open(address: &Address, era: Era) -> Result<Self, String> {
+    pub(crate) fn open(address: &Address, speech: Speech) -> Result<Self, String> {
         let failed = |e| format!("{}: {e}", address.authority);
         let stream = TcpStream::connect(&address.authority).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        let speech = Speech::new(era, address.clone());
         Ok(Self { stream, http: Http::default(), speech, out: Vec::new(), last: Vec::new() })
     }
 

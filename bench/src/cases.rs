@@ -1,7 +1,7 @@
 //! The ways through a gateway, and how each is measured: direct calls and calls through it take turns.
 //!
 //! In: a case, and the gateways to measure. Out: a row for each of them. The floor of a way is what the direct calls of
-//! its two hops take together; rates are compared with the direct rate of the way in.
+//! its two hops take together; rates are compared with the direct rate of the slower hop.
 
 use std::time::{Duration, Instant};
 
@@ -142,7 +142,10 @@ impl Case {
                 .iter()
                 .map(|subject| (self.start(subject, &echo, settings), Seen::default()))
                 .collect();
-            let calls = settings.calls.unwrap_or(self.calls() / settings.divisor).max(2);
+            // Fewer than a few for each place in flight would tell how they begin and end.
+            let usual =
+                (self.calls() / settings.divisor).max(if self.flight > 1 { self.flight * 5 } else { 2 });
+            let calls = settings.calls.unwrap_or(usual).max(2);
             for round in 0..=settings.rounds {
                 // The first is to warm up.
                 let calls = if round == 0 { (calls / 10).max(2) } else { calls };
@@ -188,8 +191,13 @@ impl Case {
                 Transport::Stdio => self.over_pipe(server.pipe(self.era), ask),
             }
         };
-        let one = self.flight > 1 || self.what == What::List;
-        if one { vec![hop(self.from)] } else { vec![hop(self.from), hop(self.to)] }
+        match self.what {
+            What::List => vec![hop(self.from)],
+            // With many in flight the slower of the two is what bounds the whole.
+            _ if self.flight > 1 && self.to == Transport::Http => vec![hop(Transport::Http)],
+            _ if self.flight > 1 => vec![hop(self.from)],
+            _ => vec![hop(self.from), hop(self.to)],
+        }
     }
 
     fn ask(&self, echo: &str, blob: &str) -> Ask {

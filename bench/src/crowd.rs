@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 
 use crate::bytes::payload;
 use crate::callers::{PATIENCE, Pipe, Web};
-use crate::speech::{Address, Ask, Era, id_of};
+use crate::speech::{Address, Ask, Era, Speech, id_of};
 
 /// Whoever is asked, many questions at a time.
 pub(crate) trait Many {
@@ -31,6 +31,8 @@ pub(crate) struct Load {
 pub(crate) struct WebCrowd {
     callers: Vec<(Web, Ask, Instant)>,
     epoll: std::os::fd::OwnedFd,
+    address: Address,
+    used: Instant,
     /// Ids of one session must differ as long as they are in use.
     id: u64,
 }
@@ -43,6 +45,9 @@ pub(crate) struct PipeCrowd {
     filled: usize,
     out: Vec<u8>,
 }
+
+/// So long a connection may wait for its next use.
+const IDLE: Duration = Duration::from_secs(3);
 
 /// What is measured of a run.
 struct Tally {
@@ -96,18 +101,32 @@ impl Tally {
 impl WebCrowd {
     /// Connects a caller for each question. They are all of one session: an agent with many calls.
     pub(crate) fn connect(address: &Address, era: Era, asks: Vec<Ask>) -> Result<Self, String> {
-        let first = Web::connect(address, era)?;
-        let speech = first.speech.clone();
-        let (mut callers, mut first) = (Vec::new(), Some(first));
+        let speech = Web::connect(address, era)?.speech;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| e.to_string())?;
+        let used = Instant::now();
+        let mut crowd = Self { callers: Vec::new(), epoll, address: address.clone(), used, id: 0 };
         for ask in asks {
-            let mut web = first.take().map_or_else(|| Web::open(address, era), Ok)?;
-            web.speech = speech.clone();
-            let data = epoll::EventData::new_u64(callers.len() as u64);
-            epoll::add(&epoll, &web.stream, data, epoll::EventFlags::IN).map_err(|e| e.to_string())?;
-            callers.push((web, ask, Instant::now()));
+            let web = crowd.open(speech.clone(), crowd.callers.len())?;
+            crowd.callers.push((web, ask, used));
         }
-        Ok(Self { callers, epoll, id: 0 })
+        Ok(crowd)
+    }
+
+    fn open(&self, speech: Speech, number: usize) -> Result<Web, String> {
+        let web = Web::open(&self.address, speech)?;
+        let data = epoll::EventData::new_u64(number as u64);
+        epoll::add(&self.epoll, &web.stream, data, epoll::EventFlags::IN).map_err(|e| e.to_string())?;
+        Ok(web)
+    }
+
+    /// Opens connections anew that were not used for long: a server may have closed them by now.
+    fn reopen(&mut self) -> Result<(), String> {
+        if self.used.elapsed() > IDLE {
+            for number in 0..self.callers.len() {
+                self.callers[number].0 = self.open(self.callers[number].0.speech.clone(), number)?;
+            }
+        }
+        Ok(())
     }
 
     fn send(&mut self, number: usize) -> Result<(), String> {
@@ -122,6 +141,7 @@ impl WebCrowd {
 
 impl Many for WebCrowd {
     fn run(&mut self, calls: usize) -> Result<Load, String> {
+        self.reopen()?;
         let mut tally = Tally::new(calls);
         (0..self.callers.len()).try_for_each(|number| self.send(number))?;
         let mut under_way = self.callers.len();
@@ -158,6 +178,7 @@ impl Many for WebCrowd {
                 }
             }
         }
+        self.used = Instant::now();
         Ok(tally.load())
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Manner {
 pub(crate) enum Malice {
     /// Reads nothing any more, and never answers.
     Hang,
-    /// Answers after many thousand messages that nobody asked for.
+    /// Answers after two thousand messages that nobody asked for.
     Flood,
     /// Dies without an answer.
     Die,
@@ -46,7 +46,7 @@ pub(crate) enum Malice {
 /// The size of a read. Larger than what waits at any time, but for large requests.
 const READ: usize = 256 * 1024;
 /// How many messages a flood has.
-const FLOOD: usize = 20_000;
+const FLOOD: usize = 2000;
 
 // === impl Malice ===
 
@@ -223,12 +223,7 @@ impl Echo {
     }
 
     fn behave(&self, out: &mut Vec<u8>) {
-        if !self.manner.busy.is_zero() {
-            let started = Instant::now();
-            while started.elapsed() < self.manner.busy {
-                std::hint::spin_loop();
-            }
-        }
+        busy(self.manner.busy);
         match self.manner.malice {
             None => {}
             Some(Malice::Hang) => loop {
@@ -253,6 +248,16 @@ impl Echo {
             None => out.extend_from_slice(text_after(message, b"\"message\":").unwrap_or_default()),
         }
         out.extend_from_slice(br#""}],"isError":false"#);
+    }
+}
+
+/// Works for so long, without letting the core go.
+pub(crate) fn busy(time: Duration) {
+    if !time.is_zero() {
+        let started = Instant::now();
+        while started.elapsed() < time {
+            std::hint::spin_loop();
+        }
     }
 }
 

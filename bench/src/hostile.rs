@@ -30,7 +30,7 @@ const CALLERS: usize = 4;
 /// How often each of them calls.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Calls of the nine in a round.
-const CALLS: usize = 10_000;
+const CALLS: usize = 5000;
 
 pub(crate) fn name(malice: &str) -> String {
     format!("99 of 100 calls of nine servers, while a tenth {malice}")

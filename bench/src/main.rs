@@ -19,6 +19,7 @@ mod hostile;
 mod options;
 mod place;
 mod process;
+mod relay;
 mod report;
 mod speech;
 mod standing;
@@ -66,6 +67,15 @@ fn main() -> ExitCode {
             Echo::new(manner).over_http(port);
             return ExitCode::SUCCESS;
         }
+        Ok(Command::Relay { port, words, busy }) => {
+            let ended = relay::relay(port, &words, busy);
+            eprintln!("{}", ended.unwrap_err());
+            return ExitCode::FAILURE;
+        }
+        Ok(Command::Help) => {
+            println!("{}", options::USAGE);
+            return ExitCode::SUCCESS;
+        }
         Err(why) => {
             eprintln!("{why}");
             return ExitCode::from(2);
@@ -74,6 +84,9 @@ fn main() -> ExitCode {
     process::raise_files();
     process::end_after(LIMIT);
     let all = measure(&options);
+    if options.list {
+        return ExitCode::SUCCESS;
+    }
     self_check(&all);
     let missed: Vec<&Row> = all.iter().filter(|row| !row.is_reached()).collect();
     if all.is_empty() {
@@ -132,6 +145,12 @@ fn settings(options: &Options) -> Settings {
         println!("{}: policy, checks and audit as by default; servers are {confined}.", wharf.version());
         subjects.push(Subject::Wharf(wharf));
     }
+    if options.relay {
+        let gateway =
+            Other::Command(format!("{} relay --port {{port}} -- {{command}}", place::me().display()));
+        let eras = vec![Era::Legacy, Era::Modern];
+        subjects.push(Subject::Other { gateway, behind: Transport::Stdio, eras });
+    }
     let server = Server::new(3, options.busy);
     for gateway in &options.others {
         let eras = options.eras.clone();
@@ -174,6 +193,9 @@ impl Subject {
         match self {
             Self::Wharf(_) => "Wharf".to_owned(),
             Self::Other { gateway: Other::Url(url), .. } => url.clone(),
+            Self::Other { gateway: Other::Command(line), .. } if line.contains("wharf-bench relay ") => {
+                "bare relay".to_owned()
+            }
             Self::Other { gateway: Other::Command(line), .. } => {
                 let program = line.split_whitespace().next().unwrap_or_default();
                 program.rsplit('/').next().unwrap_or_default().to_owned()

@@ -12,6 +12,8 @@ pub(crate) enum Command {
     Measure(Options),
     EchoStdio(Manner),
     EchoHttp(Manner, u16),
+    Relay { port: u16, words: Vec<String>, busy: Duration },
+    Help,
 }
 
 /// What is to be measured.
@@ -19,6 +21,7 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) judge: bool,
     pub(crate) list: bool,
+    pub(crate) relay: bool,
     pub(crate) cases: Vec<String>,
     pub(crate) rounds: Option<usize>,
     pub(crate) calls: Option<usize>,
@@ -35,6 +38,7 @@ pub(crate) const USAGE: &str = "\
 usage: wharf-bench [options]                    measure; `bench/run` builds everything first
        wharf-bench echo stdio [--tools N]       be the echo server, over a pipe
        wharf-bench echo http [--port P]         be the echo server, over HTTP; the port is printed
+       wharf-bench relay --port P -- COMMAND    be the least that a gateway can be
 
   --quick             three rounds with a tenth of the calls
   --judge             fail when a bar is missed
@@ -42,6 +46,7 @@ usage: wharf-bench [options]                    measure; `bench/run` builds ever
   --list              print the names of the cases
   --rounds N, --calls N
   --wharf PROGRAM     the Wharf to measure; by default the one that was built beside this program
+  --relay             measure a bare relay too, which does nothing that a gateway is for
   --gateway COMMAND   measure this gateway too. In the command line {port} is where it must listen (without it, it speaks
                       over its standard input and output), {config} a file in the form of mcp.json with the echo server
                       in it, {command} the echo server's command line, {url} where the echo server listens
@@ -58,10 +63,14 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
     if args.next_if(|arg| arg == "echo").is_some() {
         return echo(args);
     }
+    if args.next_if(|arg| arg == "relay").is_some() {
+        return relay(args);
+    }
     let mut options = Options {
         quick: false,
         judge: false,
         list: false,
+        relay: false,
         cases: Vec::new(),
         rounds: None,
         calls: None,
@@ -78,6 +87,8 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
         match arg.as_str() {
             "--quick" => options.quick = true,
             "--judge" => options.judge = true,
+            "--relay" => options.relay = true,
+            "--help" | "-h" => return Ok(Command::Help),
             "--list" => options.list = true,
             "--without-wharf" => options.without_wharf = true,
             "--case" => options.cases.push(value()?),
@@ -130,6 +141,20 @@ fn echo(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
         "http" => Ok(Command::EchoHttp(manner, port)),
         _ => Err(USAGE.to_owned()),
     }
+}
+
+fn relay(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
+    let (mut port, mut busy) = (0, Duration::ZERO);
+    while let Some(arg) = args.next() {
+        let mut value = || number(&args.next().unwrap_or_default());
+        match arg.as_str() {
+            "--port" => port = u16::try_from(value()?).map_err(|e| e.to_string())?,
+            "--busy" => busy = Duration::from_micros(value()? as u64),
+            "--" => return Ok(Command::Relay { port, words: args.collect(), busy }),
+            _ => break,
+        }
+    }
+    Err(USAGE.to_owned())
 }
 
 fn number(text: &str) -> Result<usize, String> {
