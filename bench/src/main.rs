@@ -21,6 +21,7 @@ mod place;
 mod process;
 mod relay;
 mod report;
+mod requests;
 mod speech;
 mod standing;
 
@@ -53,6 +54,8 @@ pub(crate) enum Subject {
     Other { gateway: Other, behind: Transport, eras: Vec<Era> },
 }
 
+/// The name of the relay in the table.
+const RELAY: &str = "bare relay";
 /// Nothing takes longer.
 const LIMIT: Duration = Duration::from_secs(3600);
 
@@ -71,6 +74,17 @@ fn main() -> ExitCode {
             let ended = relay::relay(port, &words, busy);
             eprintln!("{}", ended.unwrap_err());
             return ExitCode::FAILURE;
+        }
+        Ok(Command::Requests(requests)) => {
+            let done = requests::send(&requests);
+            done.iter().for_each(|()| println!("{} calls", requests.calls));
+            return done.map_or_else(
+                |why| {
+                    eprintln!("{why}");
+                    ExitCode::FAILURE
+                },
+                |()| ExitCode::SUCCESS,
+            );
         }
         Ok(Command::Help) => {
             println!("{}", options::USAGE);
@@ -107,7 +121,7 @@ fn measure(options: &Options) -> Vec<Row> {
         work.for_each(|(name, _)| println!("{name}"));
         return Vec::new();
     }
-    let settings = settings(options);
+    let settings = settings(options).unwrap();
     println!("\n{HEADING}");
     let mut all = Vec::new();
     for (_, measure) in work {
@@ -136,12 +150,12 @@ fn work() -> Vec<Work> {
 }
 
 /// Prints what is measured, and on what.
-fn settings(options: &Options) -> Settings {
+fn settings(options: &Options) -> Result<Settings, String> {
     let mut subjects = Vec::new();
     if !options.without_wharf {
         let program = options.wharf.clone().unwrap_or_else(|| beside("wharf"));
-        let wharf = Wharf::at(program);
-        let confined = if wharf.sandbox { "confined" } else { "**not confined**, which does not work here" };
+        let (wharf, confined) = Wharf::at(program)?;
+        let confined = if confined { "confined" } else { "**not confined**" };
         println!("{}: policy, checks and audit as by default; servers are {confined}.", wharf.version());
         subjects.push(Subject::Wharf(wharf));
     }
@@ -160,19 +174,20 @@ fn settings(options: &Options) -> Settings {
         println!("The echo server as a command: {}", server.command_line());
     }
     println!("{}", process::machine());
-    Settings {
+    Ok(Settings {
         subjects,
         rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 9 }),
         calls: options.calls,
         divisor: if options.quick { 10 } else { 1 },
         busy: options.busy,
         tool: options.tool.clone(),
-    }
+    })
 }
 
 /// Says whether the load client or the echo server could be what was measured.
 fn self_check(rows: &[Row]) {
-    let crowded: Vec<(f64, f64)> = rows.iter().filter_map(Row::crowded).collect();
+    let gateways = rows.iter().filter(|row| row.of != RELAY);
+    let crowded: Vec<(f64, f64)> = gateways.filter_map(Row::crowded).collect();
     let least = |all: &mut dyn Iterator<Item = f64>| all.fold(f64::INFINITY, f64::min);
     if crowded.is_empty() {
         return;
@@ -194,7 +209,7 @@ impl Subject {
             Self::Wharf(_) => "Wharf".to_owned(),
             Self::Other { gateway: Other::Url(url), .. } => url.clone(),
             Self::Other { gateway: Other::Command(line), .. } if line.contains("wharf-bench relay ") => {
-                "bare relay".to_owned()
+                RELAY.to_owned()
             }
             Self::Other { gateway: Other::Command(line), .. } => {
                 let program = line.split_whitespace().next().unwrap_or_default();

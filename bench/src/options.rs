@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::echo::{Malice, Manner};
-use crate::place::{Other, Transport};
+use crate::place::{Other, Transport, beside};
+use crate::requests::Requests;
 use crate::speech::Era;
 
 /// What this program is to be.
@@ -13,6 +14,7 @@ pub(crate) enum Command {
     EchoStdio(Manner),
     EchoHttp(Manner, u16),
     Relay { port: u16, words: Vec<String>, busy: Duration },
+    Requests(Requests),
     Help,
 }
 
@@ -38,6 +40,8 @@ pub(crate) const USAGE: &str = "\
 usage: wharf-bench [options]                    measure; `bench/run` builds everything first
        wharf-bench echo stdio [--tools N]       be the echo server, over a pipe
        wharf-bench echo http [--port P]         be the echo server, over HTTP; the port is printed
+       wharf-bench requests --from T --to T --era E --calls N [--wharf PROGRAM] -- WORDS
+                                                make calls through a Wharf that runs under another program, for a profiler
        wharf-bench relay --port P -- COMMAND    be the least that a gateway can be
 
   --quick             three rounds with a tenth of the calls
@@ -65,6 +69,9 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
     }
     if args.next_if(|arg| arg == "relay").is_some() {
         return relay(args);
+    }
+    if args.next_if(|arg| arg == "requests").is_some() {
+        return requests(args);
     }
     let mut options = Options {
         quick: false,
@@ -99,13 +106,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
             "--gateway" => options.others.push(Other::Command(value()?)),
             "--url" => options.others.push(Other::Url(value()?)),
             "--tool" => options.tool = Some(value()?),
-            "--behind" => {
-                options.behind = match value()?.as_str() {
-                    "stdio" => Transport::Stdio,
-                    "http" => Transport::Http,
-                    other => return Err(format!("a server is not reached by `{other}`")),
-                }
-            }
+            "--behind" => options.behind = transport(&value()?)?,
             "--era" => {
                 options.eras = match value()?.as_str() {
                     "legacy" => vec![Era::Legacy],
@@ -155,6 +156,37 @@ fn relay(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
         }
     }
     Err(USAGE.to_owned())
+}
+
+fn requests(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
+    let (from, to) = (Transport::Http, Transport::Stdio);
+    let (wharf, under) = (beside("wharf"), Vec::new());
+    let mut requests = Requests { wharf, from, to, era: Era::Modern, calls: 1, under };
+    while let Some(arg) = args.next() {
+        if arg == "--" {
+            requests.under = args.collect();
+            break;
+        }
+        let value = args.next().unwrap_or_default();
+        match arg.as_str() {
+            "--from" => requests.from = transport(&value)?,
+            "--to" => requests.to = transport(&value)?,
+            "--era" if value == "legacy" => requests.era = Era::Legacy,
+            "--era" => requests.era = Era::Modern,
+            "--calls" => requests.calls = number(&value)?,
+            "--wharf" => requests.wharf = value.into(),
+            _ => return Err(format!("`{arg}` is not known\n{USAGE}")),
+        }
+    }
+    Ok(Command::Requests(requests))
+}
+
+fn transport(name: &str) -> Result<Transport, String> {
+    match name {
+        "stdio" => Ok(Transport::Stdio),
+        "http" => Ok(Transport::Http),
+        other => Err(format!("nothing is reached by `{other}`")),
+    }
 }
 
 fn number(text: &str) -> Result<usize, String> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::callers::{Peer as _, Pipe, Web, tool};
 use crate::echo::Malice;
-use crate::process::Kept;
+use crate::process::{Kept, descendants, is_elsewhere};
 use crate::speech::{Address, Ask, Era};
 
 /// How one speaks with a server or a gateway.
@@ -142,16 +142,24 @@ impl Listening {
 // === impl Wharf ===
 
 impl Wharf {
-    /// Servers are confined if that works on this machine.
-    pub(crate) fn at(program: PathBuf) -> Self {
+    /// As it is by default, or with servers that are not confined where that does not work on this machine; and whether
+    /// they are confined.
+    pub(crate) fn at(program: PathBuf) -> Result<(Self, bool), String> {
         let mut wharf = Self { program, sandbox: true };
-        let place = wharf.place(&[("up".to_owned(), Server::new(2, Duration::ZERO))], "");
-        let answers = place.pipe(Era::Modern).and_then(|mut pipe| {
-            let echo = tool(&mut pipe, "echo")?;
-            pipe.ask(&Ask::Echo(echo))
-        });
-        wharf.sandbox = answers.is_ok();
-        wharf
+        let confined = wharf.confines().or_else(|_| {
+            wharf.sandbox = false;
+            wharf.confines()
+        })?;
+        Ok((wharf, confined))
+    }
+
+    /// Has a server started, and looks whether it sees this machine as we do.
+    fn confines(&self) -> Result<bool, String> {
+        let place = self.place(&[("up".to_owned(), Server::new(2, Duration::ZERO))], "");
+        let mut pipe = place.pipe(Era::Modern)?;
+        let echo = tool(&mut pipe, "echo")?;
+        pipe.ask(&Ask::Echo(echo))?;
+        Ok(descendants(pipe.pid()).into_iter().any(is_elsewhere))
     }
 
     pub(crate) fn version(&self) -> String {
@@ -184,12 +192,13 @@ impl Wharf {
 impl Place {
     /// Starts the gateway for HTTP, and waits until it listens.
     pub(crate) fn serve(&self) -> Listening {
-        self.serve_under(&[])
+        self.serve_under(&[], &[])
     }
 
-    /// The same, under another program.
-    pub(crate) fn serve_under(&self, under: &[String]) -> Listening {
+    /// The same, under another program and with further options.
+    pub(crate) fn serve_under(&self, under: &[String], options: &[&str]) -> Listening {
         let mut command = self.command(under, &["serve", "--port", "0", "--json", "--quiet"]);
+        command.args(options);
         let child = command.stdin(Stdio::null()).spawn().unwrap();
         Listening::new(child, |line| {
             let rest = &line[line.find("127.0.0.1:")? + "127.0.0.1:".len()..];
@@ -199,7 +208,13 @@ impl Place {
 
     /// Starts the gateway for a pipe.
     pub(crate) fn pipe(&self, era: Era) -> Result<Pipe, String> {
-        let mut command = self.command(&[], &["serve", "--stdio", "--quiet"]);
+        self.pipe_under(&[], &[], era)
+    }
+
+    /// The same, under another program and with further options.
+    pub(crate) fn pipe_under(&self, under: &[String], options: &[&str], era: Era) -> Result<Pipe, String> {
+        let mut command = self.command(under, &["serve", "--stdio", "--quiet"]);
+        command.args(options);
         Pipe::with(command.stdin(Stdio::piped()).spawn().map_err(|e| e.to_string())?, era)
     }
 

@@ -27,7 +27,7 @@ pub(crate) enum Cores {
 /// Every program that runs, so that none is left when a measurement hangs.
 static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 /// How long a program may take to end by itself.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(20);
 
 // === impl Kept ===
 
@@ -117,11 +117,24 @@ pub(crate) fn on_core(pid: u32) -> Duration {
     Duration::from_nanos(tasks.flatten().map(of_thread).sum())
 }
 
-/// How many programs it has started that still run.
-pub(crate) fn children(pid: u32) -> usize {
+/// The programs that it has started and that still run.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let of_thread = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    tasks.map(|task| of_thread(task.unwrap()).split_whitespace().count()).sum()
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let numbers: Vec<String> = tasks.map(of_thread).collect();
+    numbers.iter().flat_map(|text| text.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// These, and those that they have started.
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+    let own = children(pid);
+    own.iter().copied().chain(own.iter().flat_map(|child| descendants(*child))).collect()
+}
+
+/// Whether a program sees other files than we do.
+pub(crate) fn is_elsewhere(pid: u32) -> bool {
+    let world = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    world(&pid.to_string()).is_some_and(|theirs| Some(theirs) != world("self"))
 }
 
 /// Lets this program and those it starts have as many files open as they may.

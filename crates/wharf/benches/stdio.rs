@@ -50,9 +50,10 @@ fn main() -> ExitCode {
     let profile = std::env::args().any(|arg| arg == "--profile");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     if profile {
-        // Only the library, a few calls: for a profiler that counts instructions.
+        // Only the library, a few calls, or so many: for a profiler that counts instructions (`bench/instructions`).
         let case = &CASES[usize::from(std::env::args().any(|arg| arg == "--large"))];
-        let case = Case { calls: case.calls, ..*case };
+        let calls = std::env::args().skip_while(|arg| arg != "--calls").nth(1);
+        let case = Case { calls: calls.map_or(case.calls, |calls| calls.parse().unwrap()), ..*case };
         let took = runtime.block_on(async {
             tokio::spawn(async move { through_library(&case, None).await }).await.unwrap()
         });
