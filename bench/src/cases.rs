@@ -175,7 +175,10 @@ impl Case {
                     Other::Command(line) if line.contains("{config}") => &[Transport::Stdio, Transport::Http],
                     _ => std::slice::from_ref(behind),
                 };
-                self.what != What::List
+                // One that runs already has its cores.
+                let placed = self.cores == Cores::All || matches!(gateway, Other::Command(_));
+                placed
+                    && self.what != What::List
                     && self.from == gateway.transport()
                     && behind.contains(&self.to)
                     && eras.contains(&self.era)

@@ -5,7 +5,7 @@
 
 use std::io::Write as _;
 
-use crate::bytes::{find, number_after, text_after};
+use crate::bytes::{find, members, number_after, text_after};
 
 /// In which era a caller speaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -197,10 +197,14 @@ pub(crate) fn id_of(answer: &[u8]) -> Option<u64> {
     number_after(beginning, b"\"id\":").or_else(|| number_after(end, b"\"id\":"))
 }
 
-/// The names of tools in a list, as far as they can be told without reading it as JSON.
-pub(crate) fn names(list: &[u8]) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut rest = list;
+/// The names of the tools in the answer to a list.
+pub(crate) fn names(answer: &[u8]) -> Vec<String> {
+    let member = |of: &'_ [u8], wanted: &[u8]| -> Vec<u8> {
+        members(of).find(|(name, _)| *name == wanted).map(|(_, value)| value.to_vec()).unwrap_or_default()
+    };
+    let tools = member(&member(answer, b"result"), b"tools");
+    let (mut rest, mut names) = (&tools[..], Vec::new());
+    // Properties of arguments may be called so too, but their values are no strings.
     while let Some(at) = find(rest, b"\"name\":") {
         rest = &rest[at..];
         names.extend(text_after(rest, b"\"name\":").map(|name| String::from_utf8_lossy(name).into_owned()));
@@ -242,7 +246,7 @@ mod tests {
 
     #[test]
     fn tools_are_found_by_how_their_names_end() {
-        let list = br#"{"tools":[{"name":"up_echo","title":"x"},{"description":"d","name": "up_blob"}]}"#;
+        let list = br#"{"id":1,"result":{"_meta":{"name":"an echo"},"tools":[{"name":"up_echo","inputSchema":{"properties":{"name":{}}}},{"title":"d","name": "up_blob"}]}}"#;
         assert_eq!(names(list), ["up_echo", "up_blob"]);
     }
 }
