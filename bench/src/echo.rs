@@ -229,7 +229,6 @@ impl Echo {
             Some(Malice::Hang) => loop {
                 std::thread::park();
             },
-            #[expect(clippy::exit, reason = "that is what it is asked for")]
             Some(Malice::Die) => std::process::exit(1),
             Some(Malice::Flood) => {
                 let line = br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"nobody asked for this"}}"#;

@@ -4,6 +4,7 @@
 //! callers and the servers are this program's own, and as small as they can be. `bench/README.md` tells how to use it.
 #![allow(
     clippy::unwrap_used,
+    clippy::exit,
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::disallowed_methods,

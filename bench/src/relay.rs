@@ -64,8 +64,8 @@ pub(crate) fn relay(port: u16, words: &[String], busy: Duration) -> Result<(), S
                     relay.callers.insert(next, (stream, Http::default()));
                     next += 1;
                 }
-                SERVER => relay.from_server()?,
-                caller => relay.from_caller(caller)?,
+                SERVER => relay.hear_server()?,
+                caller => relay.hear_caller(caller)?,
             }
         }
     }
@@ -79,7 +79,7 @@ impl Relay {
         epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN).map_err(|e| e.to_string())
     }
 
-    fn from_caller(&mut self, number: u64) -> Result<(), String> {
+    fn hear_caller(&mut self, number: u64) -> Result<(), String> {
         let Some((stream, http)) = self.callers.get_mut(&number) else { return Ok(()) };
         if !http.read(stream) {
             self.callers.remove(&number);
@@ -99,7 +99,7 @@ impl Relay {
         Ok(())
     }
 
-    fn from_server(&mut self) -> Result<(), String> {
+    fn hear_server(&mut self) -> Result<(), String> {
         if self.filled == self.held.len() {
             self.held.resize(self.filled * 2, 0);
         }

@@ -142,6 +142,6 @@ fn growth(wharf: &Wharf, settings: &Settings, name: &str) -> Row {
     let percent = (most / after[0] - 1.0) * 100.0;
     let mut row = row(name, vec![percent], "%", Some(Bar::AtMost(5.0)));
     let (first, last) = (after[0], after[steps - 1]);
-    row.note = format!("{first:.1} MB after 10,000, {last:.1} MB after {}0,000", steps);
+    row.note = format!("{first:.1} MB after 10,000, {last:.1} MB after {steps}0,000");
     row
 }
