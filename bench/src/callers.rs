@@ -19,6 +19,11 @@ pub(crate) trait Peer {
 
     /// The answer that came last.
     fn last(&self) -> &[u8];
+
+    /// Connects anew if it was not used for long: a server may have closed the connection by now.
+    fn refresh(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Over HTTP.
@@ -28,6 +33,8 @@ pub(crate) struct Web {
     pub(crate) speech: Speech,
     pub(crate) out: Vec<u8>,
     last: Vec<u8>,
+    address: Address,
+    used: Instant,
 }
 
 /// Over a pipe.
@@ -40,6 +47,8 @@ pub(crate) struct Pipe {
     child: Kept,
 }
 
+/// So long a connection may wait for its next use.
+pub(crate) const IDLE: Duration = Duration::from_secs(3);
 /// Nothing that is measured takes so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -70,7 +79,8 @@ impl Web {
         let stream = TcpStream::connect(&address.authority).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        Ok(Self { stream, http: Http::default(), speech, out: Vec::new(), last: Vec::new() })
+        let (address, used) = (address.clone(), Instant::now());
+        Ok(Self { stream, http: Http::default(), speech, out: Vec::new(), last: Vec::new(), address, used })
     }
 
     fn receive(&mut self) -> Result<(&[u8], &[u8]), String> {
@@ -100,11 +110,19 @@ impl Peer for Web {
         if matches!(ask, Ask::List(_)) {
             self.last = answer.to_vec();
         }
+        self.used = started + took;
         Ok(took)
     }
 
     fn last(&self) -> &[u8] {
         &self.last
+    }
+
+    fn refresh(&mut self) -> Result<(), String> {
+        if self.used.elapsed() > IDLE {
+            *self = Self::open(&self.address, self.speech.clone())?;
+        }
+        Ok(())
     }
 }
 
@@ -181,6 +199,7 @@ impl Drop for Pipe {
 
 /// The median time of one question.
 pub(crate) fn one_at_a_time(peer: &mut dyn Peer, ask: &Ask, calls: usize) -> Result<Duration, String> {
+    peer.refresh()?;
     let mut times: Vec<Duration> = (0..calls).map(|_| peer.ask(ask)).collect::<Result<_, _>>()?;
     times.sort();
     Ok(times[calls / 2])

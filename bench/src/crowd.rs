@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::OFlags;
 
 use crate::bytes::payload;
-use crate::callers::{PATIENCE, Pipe, Web};
+use crate::callers::{IDLE, PATIENCE, Pipe, Web};
 use crate::speech::{Address, Ask, Era, Speech, id_of};
 
 /// Whoever is asked, many questions at a time.
@@ -45,9 +45,6 @@ pub(crate) struct PipeCrowd {
     filled: usize,
     out: Vec<u8>,
 }
-
-/// So long a connection may wait for its next use.
-const IDLE: Duration = Duration::from_secs(3);
 
 /// What is measured of a run.
 struct Tally {

@@ -98,10 +98,14 @@ fn main() -> ExitCode {
     };
     process::raise_files();
     process::end_after(LIMIT);
-    let all = measure(&options);
-    if options.list {
-        return ExitCode::SUCCESS;
-    }
+    let all = match measure(&options) {
+        Ok(_) if options.list => return ExitCode::SUCCESS,
+        Ok(all) => all,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
     self_check(&all);
     let missed: Vec<&Row> = all.iter().filter(|row| !row.is_reached()).collect();
     if all.is_empty() {
@@ -114,15 +118,15 @@ fn main() -> ExitCode {
 }
 
 /// Measures whatever is wanted, and prints it row by row.
-fn measure(options: &Options) -> Vec<Row> {
+fn measure(options: &Options) -> Result<Vec<Row>, String> {
     let wanted =
         |name: &str| options.cases.is_empty() || options.cases.iter().any(|word| name.contains(word));
     let work = work().into_iter().filter(|(name, _)| wanted(name));
     if options.list {
         work.for_each(|(name, _)| println!("{name}"));
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let settings = settings(options).unwrap();
+    let settings = settings(options)?;
     println!("\n{HEADING}");
     let mut all = Vec::new();
     for (_, measure) in work {
@@ -131,7 +135,7 @@ fn measure(options: &Options) -> Vec<Row> {
             all.push(row);
         }
     }
-    all
+    Ok(all)
 }
 
 type Work = (String, Box<dyn Fn(&Settings) -> Vec<Row>>);

@@ -38,7 +38,7 @@ pub(crate) struct Listening {
     pub(crate) child: Option<Kept>,
     pub(crate) address: Address,
     /// What a gateway was told, for as long as it runs.
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<tempfile::TempDir>,
 }
 
 /// The Wharf that is measured.
@@ -64,6 +64,8 @@ pub(crate) enum Other {
     Url(String),
 }
 
+/// Where another gateway's words go.
+const LOG: &str = "log";
 /// How long another gateway may take to start.
 const START: Duration = Duration::from_secs(60);
 
@@ -127,7 +129,7 @@ impl Listening {
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).unwrap();
         let port = port(&line).unwrap_or_else(|| panic!("no port in `{line}`"));
-        Self { address: Address::local(port), child, _folder: None }
+        Self { address: Address::local(port), child, folder: None }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -136,6 +138,13 @@ impl Listening {
 
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Kept::pid)
+    }
+
+    /// What another gateway said last.
+    fn last_words(&self) -> String {
+        let file = self.folder.as_ref().map(|folder| folder.path().join(LOG));
+        let log = file.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        log.trim().lines().next_back().map_or_else(String::new, |line| format!("; it said: {line}"))
     }
 }
 
@@ -215,7 +224,8 @@ impl Place {
     pub(crate) fn pipe_under(&self, under: &[String], options: &[&str], era: Era) -> Result<Pipe, String> {
         let mut command = self.command(under, &["serve", "--stdio", "--quiet"]);
         command.args(options);
-        Pipe::with(command.stdin(Stdio::piped()).spawn().map_err(|e| e.to_string())?, era)
+        let failed = |e| format!("{}: {e}", self.wharf.program.display());
+        Pipe::with(command.stdin(Stdio::piped()).spawn().map_err(failed)?, era)
     }
 
     fn command(&self, under: &[String], args: &[&str]) -> Command {
@@ -246,13 +256,13 @@ impl Other {
         let mut listening = match self {
             Self::Url(url) => {
                 let address = Address::parse(url).ok_or_else(|| format!("`{url}` is not an http:// URL"))?;
-                Listening { child: None, address, _folder: None }
+                Listening { child: None, address, folder: None }
             }
             Self::Command(line) => {
                 let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).unwrap().port();
                 let (child, folder) = start(line, server, free);
                 let child = Some(Kept::new(child));
-                Listening { child, address: Address::local(free), _folder: Some(folder) }
+                Listening { child, address: Address::local(free), folder: Some(folder) }
             }
         };
         let started = Instant::now();
@@ -261,7 +271,7 @@ impl Other {
             let over = listening.child.as_mut().is_some_and(Kept::is_over);
             match heard {
                 Ok(_) => return Ok(listening),
-                Err(why) if over || started.elapsed() > START => return Err(why),
+                Err(why) if over || started.elapsed() > START => return Err(why + &listening.last_words()),
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }
@@ -292,8 +302,14 @@ fn start(line: &str, server: &Server, port: u16) -> (Child, tempfile::TempDir) {
         .replace("{url}", &url);
     let mut command = Command::new("/bin/sh");
     // In place of the shell, so that it is the gateway that is looked at and ended.
-    command.arg("-c").arg(format!("exec {line}")).stdin(Stdio::piped()).stdout(Stdio::piped());
-    (command.spawn().unwrap(), folder)
+    command.arg("-c").arg(format!("exec {line}")).stdin(Stdio::piped());
+    // What nobody reads must not go into a pipe, which fills up.
+    let log = fs::File::create(folder.path().join(LOG)).unwrap();
+    match port {
+        0 => command.stdout(Stdio::piped()),
+        _ => command.stdout(log.try_clone().unwrap()),
+    };
+    (command.stderr(log).spawn().unwrap(), folder)
 }
 
 /// This program.

@@ -100,12 +100,11 @@ impl Row {
         let (direct, through, ratio) = match &self.figures {
             Figures::Times(rounds) => {
                 let (direct, through) = medians(rounds);
-                (time(direct), time(through), format!("{median:.2}"))
+                (time(direct), time(through), short(median))
             }
             Figures::Rates(rounds) => {
                 let (direct, through) = medians(rounds);
-                let shown = |rate: f64| format!("{:.1}k/s", rate / 1e3);
-                (shown(direct), shown(through), format!("{median:.2}"))
+                (rate(direct), rate(through), short(median))
             }
             Figures::Plain(_, unit) => ("–".to_owned(), format!("{median:.1} {unit}"), "–".to_owned()),
             Figures::Failed(_) => Default::default(),
@@ -113,7 +112,7 @@ impl Row {
         let spread = match &self.figures {
             Figures::Plain(looks, _) if looks.len() == 1 => "one look".to_owned(),
             Figures::Plain(..) => format!("{least:.1} to {most:.1}"),
-            _ => format!("{least:.2} to {most:.2}"),
+            _ => format!("{} to {}", short(least), short(most)),
         };
         let bar = self.bar.map_or_else(String::new, Bar::shown);
         let missed = if self.is_reached() { "" } else { "**missed** " };
@@ -133,6 +132,15 @@ fn medians(rounds: &[(f64, f64)]) -> (f64, f64) {
 pub(crate) fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]
+}
+
+/// A ratio, with as many digits as tell something.
+fn short(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
+}
+
+fn rate(rate: f64) -> String {
+    if rate < 1e4 { format!("{rate:.0}/s") } else { format!("{:.1}k/s", rate / 1e3) }
 }
 
 fn time(seconds: f64) -> String {

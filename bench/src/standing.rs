@@ -23,7 +23,10 @@ const REST: Duration = Duration::from_secs(1);
 
 /// Every look.
 pub(crate) fn all() -> Vec<Look> {
-    let cold = |servers: usize| format!("cold start to the first tools/list, {servers} servers seen before");
+    let cold = |servers: usize| {
+        let plural = if servers == 1 { "" } else { "s" };
+        format!("cold start to the first tools/list, {servers} server{plural} seen before")
+    };
     vec![
         (cold(1), |wharf, settings, name| cold_start(wharf, settings, name, 1)),
         (cold(10), |wharf, settings, name| cold_start(wharf, settings, name, 10)),
