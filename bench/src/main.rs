@@ -176,7 +176,8 @@ fn settings(options: &Options) -> Result<Settings, String> {
         subjects.push(Subject::Other { gateway: gateway.clone(), behind: options.behind, eras });
     }
     if !options.others.is_empty() {
-        println!("The echo server as a command: {}", server.command_line());
+        println!("The echo server for their configurations: as a command `{}`,", server.command_line());
+        println!("over HTTP `http://127.0.0.1:9001/mcp` while `bench/run echo http --port 9001` runs.");
     }
     println!("{}", process::machine());
     Ok(Settings {
