@@ -101,8 +101,17 @@ impl Cores {
 
 /// How much memory a program has, in kilobytes.
 pub(crate) fn resident(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// How much of it is no file's, so not the program itself.
+pub(crate) fn written(pid: u32) -> u64 {
+    memory(pid, "RssAnon:")
+}
+
+fn memory(pid: u32, kind: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 

@@ -8,7 +8,7 @@ use crate::callers::{Peer as _, Web};
 use crate::cases::LIST;
 use crate::crowd::{Many as _, WebCrowd};
 use crate::place::{Listening, Place, Server, Wharf};
-use crate::process::{children, resident};
+use crate::process::{children, resident, written};
 use crate::report::{Bar, Figures, Row};
 use crate::speech::{Ask, Era};
 use crate::{Settings, Subject};
@@ -108,7 +108,10 @@ fn attached(wharf: &Wharf, name: &str) -> Row {
     let run = children(pid(&gateway)).len();
     assert!(run >= 10, "only {run} servers run");
     std::thread::sleep(REST);
-    row(name, vec![resident(pid(&gateway)) as f64 / 1024.0], "MB", Some(Bar::AtMost(15.0)))
+    let megabytes = |kilobytes: u64| kilobytes as f64 / 1024.0;
+    let mut row = row(name, vec![megabytes(resident(pid(&gateway)))], "MB", Some(Bar::AtMost(15.0)));
+    row.note = format!("{:.1} MB of it are not the program's file", megabytes(written(pid(&gateway))));
+    row
 }
 
 fn idle_callers(wharf: &Wharf, name: &str, era: Era) -> Row {
