@@ -4,6 +4,7 @@
 //! told how many; it never slows a call down. Secrets are redacted before they get here.
 
 mod fact;
+mod meter;
 mod trail;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use crate::text::{Escaped, Foreign};
 use crate::wire::Json;
 
 pub use fact::{Arguments, Fact, Kind, LARGEST_SHOWN, Named, Verdict};
+pub use meter::{BOUNDS, Counted, Label, Meter, OUTCOMES, Reading, Tally, TallyPlace, percentile};
 pub use trail::{Batch, End, Entry, Facts, News, Trail};
 
 /// Something that happened.

@@ -113,6 +113,10 @@ impl ServeArgs {
             gateway = gateway.rules(rules.clone());
         }
         let settings = &setup.config.gateway;
+        gateway = gateway.required(settings.required.iter().cloned());
+        if let Some(operators) = &settings.operators {
+            gateway = gateway.operators(operators.iter().cloned());
+        }
         if let Some(url) = &settings.url {
             gateway = gateway.url(url.clone());
         }
@@ -201,6 +205,10 @@ const MOST_TOLD: usize = 1000;
 fn warn_of_strangers(app: &App, setup: &Setup) {
     for server in setup.config.flow.servers().filter(|name| !setup.config.servers.contains_key(*name)) {
         app.ui.warn(format_args!("a label in `[flow]` names a server `{server}` that is not configured"));
+    }
+    let is_unknown = |name: &&wharf::names::ServerName| !setup.config.servers.contains_key(*name);
+    for server in setup.config.gateway.required.iter().filter(is_unknown) {
+        app.ui.warn(format_args!("`required` in `[gateway]` names a server `{server}` that is not configured"));
     }
     let Some(rules) = &setup.config.callers else { return };
     for (caller, servers) in rules.named() {

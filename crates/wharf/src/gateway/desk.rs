@@ -19,6 +19,7 @@ use super::clock::Clock;
 use super::ending::Ending;
 use super::limits::Gate;
 use super::lists::Lists;
+use super::metrics::Rejections;
 use super::news::{self, News};
 use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
@@ -64,6 +65,8 @@ pub(super) struct Desk {
     pub(super) clock: Clock,
     /// How much callers may ask for.
     pub(super) gate: Gate,
+    /// What was turned away at the door.
+    pub(super) rejections: Rejections,
     /// What callers are given; `None`: everything.
     pub(super) callers: Option<CallerTable>,
 }
@@ -110,8 +113,14 @@ impl Desk {
             ending: Ending::default(),
             clock: Clock::new(),
             gate: Gate::default(),
+            rejections: Rejections::default(),
             callers: None,
         })
+    }
+
+    /// Whose tools are served.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
     }
 
     /// The view of a caller who can be asked nothing.

@@ -25,12 +25,15 @@ mod limits;
 mod line;
 mod listen;
 mod lists;
+mod metrics;
 mod mirrored;
 mod modern;
 mod news;
 mod notes;
 mod offers;
 mod parked;
+mod probes;
+mod ready;
 mod reel;
 mod resource;
 mod seal;
@@ -58,6 +61,7 @@ use url::Url;
 use crate::config::{CallLimits, CallerTable, JwtSettings};
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::names::{CallerName, ServerName};
 use crate::wire::Limits;
 use caller::Tokens;
 use desk::Desk;
@@ -94,6 +98,10 @@ struct Settings {
     body: usize,
     connections: usize,
     drain: Duration,
+    /// Who may see how the whole is; `None`: whoever is given the whole.
+    operators: Option<Vec<CallerName>>,
+    /// Without which it is not ready.
+    required: Vec<ServerName>,
 }
 
 // === impl Gateway ===
@@ -111,6 +119,8 @@ impl Gateway {
             body: 4 * 1024 * 1024,
             connections: 4096,
             drain: Duration::from_secs(10),
+            operators: None,
+            required: Vec::new(),
         };
         let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
         GatewayBuilder { host, name, instructions: None, rules: None, calls: CallLimits::default(), settings }
@@ -141,6 +151,11 @@ impl Gateway {
     ) -> Result<()> {
         self.desk.tend();
         stdio::serve(self, input, output).await
+    }
+
+    /// Every counter there is, in the text format of Prometheus: what `/metrics` answers.
+    pub fn metrics(&self) -> String {
+        metrics::page(self)
     }
 
     /// Where anybody can knock, everybody is asked who they are. Nobody is contacted.
@@ -252,6 +267,22 @@ impl GatewayBuilder {
     #[must_use]
     pub fn drain(mut self, time: Duration) -> Self {
         self.settings.drain = time;
+        self
+    }
+
+    /// Callers who may see how the whole is, at `/metrics` and `/status`. Defaults to everyone who is let in, where none
+    /// is given less than the whole, and to nobody otherwise.
+    #[must_use]
+    pub fn operators(mut self, callers: impl IntoIterator<Item = CallerName>) -> Self {
+        self.settings.operators = Some(callers.into_iter().collect());
+        self
+    }
+
+    /// Servers without which the gateway is not ready: while one of them is known to be down, `/readyz` says so.
+    /// Defaults to none.
+    #[must_use]
+    pub fn required(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
+        self.settings.required.extend(servers);
         self
     }
 

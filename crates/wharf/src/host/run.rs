@@ -37,6 +37,7 @@ impl Host {
     /// Calls a tool. What is remembered is as it was unless the call succeeds.
     pub(super) async fn run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
+        let counted = self.core.meter.begin(&route.tally, (&route.server, &route.tool.name), started);
         let mut errand = Errand { route, arguments, rule: None, entry: None };
         let caller = self.caller(&options).clone();
         let reducers = self.scope.reducers();
@@ -79,6 +80,7 @@ impl Host {
             *reason = clean;
         }
         let outcome = outcome.after(started.elapsed());
+        counted.end(outcome.success, outcome.error.as_ref(), outcome.took);
         self.on_record((&caller, target.as_ref().ok()), errand, &outcome).await;
         self.tell((caller, target.ok()), route, arguments, &outcome);
         outcome

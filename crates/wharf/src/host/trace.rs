@@ -2,6 +2,8 @@
 //!
 //! In: what the way of a call finds out. Out: facts on the host's trail. Without one this costs nothing.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::Host;
@@ -81,6 +83,8 @@ impl Host {
 
     /// Puts a call on record that was refused before it came here.
     pub(crate) async fn refuse(&self, route: &Route, error: &Error) {
+        let of = (&route.server, &route.tool.name);
+        self.core.meter.begin(&route.tally, of, Instant::now()).end(false, Some(error), Duration::ZERO);
         let fact = || self.fact(Kind::Call, &self.scope.caller).of(&route.server);
         self.trail().note(|| fact().tool(&route.tool.name).failed(error)).await;
     }
@@ -93,6 +97,7 @@ impl Host {
         caller: CallerName,
         error: Error,
     ) -> Outcome {
+        self.core.meter.refuse_unknown(&error);
         let outcome = Outcome::not_found(error);
         let refused = || {
             let shown = Redacted::new(arguments.clone(), self.scope.redactor());
