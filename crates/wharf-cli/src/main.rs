@@ -18,6 +18,7 @@ mod reload;
 mod repl;
 mod standard;
 mod terminal;
+mod watched;
 mod world;
 
 use std::process::ExitCode;
@@ -96,6 +97,8 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Call(args) => args.run(app).await,
         Command::Serve(args) => args.run(app).await,
+        Command::Status(args) => args.run(app).await,
+        Command::Top(args) => args.run(app).await,
         Command::Keys(args) => args.run(app),
         Command::Login(args) => args.run(app).await,
         Command::Logout(args) => args.run(app).await,

@@ -208,7 +208,8 @@ fn warn_of_strangers(app: &App, setup: &Setup) {
     }
     let is_unknown = |name: &&wharf::names::ServerName| !setup.config.servers.contains_key(*name);
     for server in setup.config.gateway.required.iter().filter(is_unknown) {
-        app.ui.warn(format_args!("`required` in `[gateway]` names a server `{server}` that is not configured"));
+        app.ui
+            .warn(format_args!("`required` in `[gateway]` names a server `{server}` that is not configured"));
     }
     let Some(rules) = &setup.config.callers else { return };
     for (caller, servers) in rules.named() {

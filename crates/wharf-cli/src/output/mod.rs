@@ -7,6 +7,8 @@ pub(crate) mod json;
 pub(crate) mod result;
 mod table;
 
+pub(crate) use table::aligned;
+
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::pin::pin;
