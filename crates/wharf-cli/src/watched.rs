@@ -15,7 +15,6 @@ use wharf::Error;
 use wharf::config::{Origin, ServerConfig, Transport};
 use wharf::names::ServerName;
 use wharf::net::{Endpoint, HttpClient, NetOptions, read_body};
-use wharf::policy::Policy;
 use wharf::secret::Secret;
 use wharf::text::Escaped;
 
@@ -66,9 +65,7 @@ impl Where {
         if let Some(key) = &key {
             remote.headers.insert("Authorization".into(), key.clone());
         }
-        // Whose gateway it is and where, the person at the command line says.
-        let policy = Policy::strict().with_private_networks(true);
-        let permit = policy.permit_connect(&name, remote, &Origin::Given)?;
+        let permit = app.setup()?.policy.permit_connect(&name, remote, &Origin::Given)?;
         let endpoint = HttpClient::new(NetOptions::default())?.for_permit(&permit);
         let patience = app.globals.timeout.unwrap_or(PATIENCE);
         Ok(Watched { endpoint, name, url, key, patience })

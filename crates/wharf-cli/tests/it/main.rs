@@ -23,6 +23,7 @@ mod provider;
 mod reload;
 mod render;
 mod serve;
+mod status;
 mod prompts;
 mod resources;
 mod repl;
