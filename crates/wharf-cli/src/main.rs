@@ -13,6 +13,7 @@ mod exit;
 mod failure;
 mod lockfiles;
 mod logins;
+mod logs;
 mod output;
 mod reload;
 mod repl;

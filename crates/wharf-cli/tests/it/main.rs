@@ -19,6 +19,7 @@ mod keys;
 mod listing;
 mod login;
 mod lock;
+mod logs;
 mod provider;
 mod reload;
 mod render;

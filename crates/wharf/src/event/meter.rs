@@ -342,3 +342,6 @@ fn place_of(error: &Error) -> usize {
     let kind = error.kind();
     OUTCOMES.iter().position(|known| *known == kind).unwrap_or(OUTCOMES.len() - 1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,7 +176,7 @@ impl Door {
             Message::Request { id, method, params } => {
                 let asked = Asked::new(id, method, params);
                 if modern || asked.is_modern() {
-                    return asked.over_http(desk, caller, &headers).await;
+                    return asked.with_headers(&headers).over_http(desk, caller, &headers).await;
                 }
                 let Asked { id, method, params, .. } = asked;
                 let request = Message::Request { id, method, params };

@@ -57,6 +57,15 @@ pub(super) fn page(gateway: &Gateway) -> String {
     meter.denials().for_each(|(rule, count)| page.sample("wharf_denials_total", &[("rule", rule)], count));
     page.servers(&servers);
     page.gate(gateway);
+    if let Some(tracer) = &gateway.desk.tracer {
+        let (name, counts) = ("wharf_telemetry_spans_total", tracer.counts());
+        page.head(name, "counter", "Spans, by what became of them.");
+        for (fate, count) in
+            [("exported", &counts.exported), ("dropped", &counts.dropped), ("failed", &counts.failed)]
+        {
+            page.sample(name, &[("fate", fate)], count.load(Relaxed));
+        }
+    }
     page.0
 }
 

@@ -305,6 +305,9 @@ impl Host {
         arguments: &Json,
         outcome: &Outcome,
     ) {
+        if let Some(error) = &outcome.error {
+            self.tell_refused(&caller, outcome, error);
+        }
         self.core.events.publish_call(|| {
             let redactor = match &target {
                 Some(Target::Server(server)) => server.redactor.clone(),

@@ -2,6 +2,7 @@
 //!
 //! In: what the way of a call finds out. Out: facts on the host's trail. Without one this costs nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 use super::Host;
 use super::scope::Target;
 use crate::error::{Error, Result};
-use crate::event::{Arguments, End, Entry, Fact, Kind, Named, Redacted, Trail};
+use crate::event::{Arguments, End, Entry, Event, Fact, Kind, Named, Redacted, Refusal, Trail};
 use crate::names::CallerName;
 use crate::outcome::Outcome;
 use crate::registry::Route;
@@ -104,8 +105,30 @@ impl Host {
             let fact = Fact { tool: Some(Named::Raw(name)), ..self.fact(Kind::Call, &caller) };
             ended_by(fact, &outcome, shown)
         };
+        if let Some(error) = &outcome.error {
+            self.tell_refused(&caller, &outcome, error);
+        }
         self.trail().note(refused).await;
         outcome
+    }
+
+    /// Tells whoever listens that a rule said no.
+    pub(super) fn tell_refused(&self, caller: &CallerName, outcome: &Outcome, error: &Error) {
+        let is_rule = matches!(
+            error,
+            Error::Denied { .. }
+                | Error::Unapproved { .. }
+                | Error::CommandNotAllowed { .. }
+                | Error::Sandbox { .. }
+                | Error::Audit { .. }
+        );
+        if is_rule {
+            self.core.events.publish(|| {
+                let (server, tool) = (outcome.server.clone(), outcome.tool.clone());
+                let (caller, kind, reason) = (caller.clone(), error.kind(), error.to_string());
+                Event::Refused(Arc::new(Refusal { caller, server, tool, kind, reason }))
+            });
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod sharing;
 mod streams;
 mod subscriptions;
 mod tools;
+mod traces;
 mod views;
 
 use std::net::SocketAddr;
