@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
@@ -84,8 +85,10 @@ impl Door {
             while asking.len() >= AT_THE_END {
                 asking.join_next().await;
             }
-            if let Ok((stream, _)) = listener.accept().await {
-                asking.spawn(Arc::clone(self).last_words(stream));
+            match listener.accept().await {
+                Ok((stream, _)) => drop(asking.spawn(Arc::clone(self).last_words(stream))),
+                // No descriptor to spare: the next one may do better.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use tokio::time::Instant;
 
 use super::guard::single;
@@ -50,6 +50,9 @@ pub(super) struct Onward {
     pub(super) error: Option<&'static str>,
 }
 
+/// Looked for in every request.
+static PARENT: HeaderName = HeaderName::from_static(key::PARENT);
+
 /// All that is said of a trace.
 pub(super) const KEYS: [&str; 3] = [key::PARENT, key::STATE, key::BAGGAGE];
 
@@ -58,7 +61,7 @@ pub(super) const KEYS: [&str; 3] = [key::PARENT, key::STATE, key::BAGGAGE];
 impl Carried {
     /// Reads headers. What is not valid is as if it were not there.
     pub(super) fn of(headers: &HeaderMap) -> Option<Box<Self>> {
-        let parent = TraceParent::parse(single(headers, key::PARENT)?)?;
+        let parent = TraceParent::parse(single(headers, &PARENT)?)?;
         let other = |name, is_valid: fn(&str) -> bool| {
             single(headers, name).filter(|text| is_valid(text)).map(str::to_owned)
         };
