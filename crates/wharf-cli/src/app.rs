@@ -25,10 +25,10 @@ use crate::eras::EraFile;
 use crate::events;
 use crate::failure::{Failure, Result};
 use crate::lockfiles::Locks;
-use crate::logins;
 use crate::output::Ui;
 use crate::terminal::{self, AtTerminal};
 use crate::world::{OwnFiles, World};
+use crate::{logins, logs};
 
 /// The name of the built-in server.
 pub(crate) const DEMO: &str = "demo";
@@ -160,7 +160,10 @@ impl App {
         let bus = Bus::default();
         // Only a curious person hears of every call.
         let heard = if self.ui.verbose > 0 { bus.subscribe() } else { bus.subscribe_but_calls() };
-        let teller = tokio::spawn(events::tell(Arc::clone(&self.ui), heard, debugged));
+        let teller = match self.ui.keeps_log() {
+            true => tokio::spawn(logs::tell(Arc::clone(&self.ui), heard)),
+            false => tokio::spawn(events::tell(Arc::clone(&self.ui), heard, debugged)),
+        };
         let eras = EraFile::open(self.world.own.as_ref().map(|own| own.eras.clone()));
         let is_to_stay = stays.is_some();
         let accepted = Arc::new(LockedCatalogs::new(setup.locks.entries.clone(), stays.flatten()));

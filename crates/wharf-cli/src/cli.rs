@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     add, approve, audit, call, check, codegen, completions, diff, init, keys, lock, login, prompts, remove,
-    render, repl, resources, sandbox, serve, servers, test_server, tools, trust,
+    render, repl, resources, sandbox, serve, servers, status, test_server, tools, top, trust,
 };
 
 /// Docks MCP servers: lists their tools and calls them, safely.
@@ -53,6 +53,8 @@ pub(crate) struct Globals {
 pub(crate) enum Command {
     Call(call::CallArgs),
     Serve(serve::ServeArgs),
+    Status(status::StatusArgs),
+    Top(top::TopArgs),
     Keys(keys::KeysArgs),
     Login(login::LoginArgs),
     Logout(login::LogoutArgs),
@@ -87,7 +89,7 @@ fn color(text: &str) -> Result<anstream::ColorChoice, String> {
 }
 
 /// `30s`, `500ms`, `2m`, `1h`; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let seconds = match unit {

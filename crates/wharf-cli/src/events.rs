@@ -77,6 +77,9 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
             };
             ui.detail(format_args!("{server} to {host}:{port}: {how}"));
         }
+        Event::Refused(call) => {
+            ui.detail(format_args!("{} was refused: {}", call.caller, call.reason));
+        }
         Event::ToolInvoked(call) => {
             let how = if call.success { "done" } else { "failed" };
             ui.detail(format_args!("{} {}: {how} after {:.1?}", call.server, call.tool, call.took));

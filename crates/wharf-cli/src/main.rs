@@ -13,11 +13,13 @@ mod exit;
 mod failure;
 mod lockfiles;
 mod logins;
+mod logs;
 mod output;
 mod reload;
 mod repl;
 mod standard;
 mod terminal;
+mod watched;
 mod world;
 
 use std::process::ExitCode;
@@ -97,6 +99,8 @@ async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Call(args) => args.run(app).await,
         Command::Serve(args) => args.run(app).await,
+        Command::Status(args) => args.run(app).await,
+        Command::Top(args) => args.run(app).await,
         Command::Keys(args) => args.run(app),
         Command::Login(args) => args.run(app).await,
         Command::Logout(args) => args.run(app).await,

@@ -4,6 +4,8 @@
 //! told how many; it never slows a call down. Secrets are redacted before they get here.
 
 mod fact;
+mod meter;
+mod refusal;
 mod trail;
 
 use std::fmt;
@@ -20,6 +22,8 @@ use crate::text::{Escaped, Foreign};
 use crate::wire::Json;
 
 pub use fact::{Arguments, Fact, Kind, LARGEST_SHOWN, Named, Verdict};
+pub use meter::{BOUNDS, Counted, Label, Meter, OUTCOMES, Reading, Tally, TallyPlace, percentile};
+pub use refusal::Refusal;
 pub use trail::{Batch, End, Entry, Facts, News, Trail};
 
 /// Something that happened.
@@ -187,6 +191,8 @@ pub enum Event {
     },
     /// A tool was called and the call has ended.
     ToolInvoked(Arc<Invocation>),
+    /// A rule refused a call. Nothing was sent.
+    Refused(Arc<Refusal>),
     /// Somebody was asked whether a tool may be called, and said so or not.
     Consent {
         /// Who wanted to call it.

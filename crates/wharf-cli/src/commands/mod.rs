@@ -24,6 +24,8 @@ pub(crate) mod sandbox;
 mod scan;
 pub(crate) mod serve;
 pub(crate) mod servers;
+pub(crate) mod status;
 pub(crate) mod test_server;
 pub(crate) mod tools;
+pub(crate) mod top;
 pub(crate) mod trust;

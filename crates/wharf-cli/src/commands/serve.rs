@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::io::BufReader;
 use tokio::net::TcpListener;
@@ -18,6 +18,7 @@ use wharf::gateway::{Callers, Gateway, UnixDoor};
 
 use crate::app::{App, Interrupts, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
+use crate::output::Level;
 use crate::{reload, standard};
 
 /// Serve every configured server as one MCP server
@@ -57,6 +58,18 @@ pub(crate) struct ServeArgs {
     /// Serve with so many threads: one answers a single caller soonest, more serve more callers; half of the cores by default
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
+    /// How what happens is told on standard error: in words, or as one JSON object a line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+/// How what happens is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// In words
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 impl ServeArgs {
@@ -67,6 +80,9 @@ impl ServeArgs {
     }
 
     pub(crate) async fn run(self, app: &App) -> Result<()> {
+        if self.log_format == LogFormat::Json {
+            app.ui.keep_log();
+        }
         let mut setup = app.setup()?;
         if self.stdio {
             // Standard input belongs to the caller: nobody can be asked there.
@@ -82,7 +98,7 @@ impl ServeArgs {
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open) => served,
             () = reload::follow(app, &open, setup) => Ok(()),
-            () = tell_troubles(app, &open.host), if app.ui.verbose == 0 => Ok(()),
+            () = tell_troubles(app, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };
         open.close().await;
         served
@@ -108,11 +124,16 @@ impl ServeArgs {
             .hosts(self.hosts.iter().cloned())
             .origins(self.origins.iter().cloned())
             .callers(self.callers(app)?)
-            .limits(setup.config.gateway.limits.clone());
+            .limits(setup.config.gateway.limits.clone())
+            .telemetry(setup.config.telemetry.clone());
         if let Some(rules) = &setup.config.callers {
             gateway = gateway.rules(rules.clone());
         }
         let settings = &setup.config.gateway;
+        gateway = gateway.required(settings.required.iter().cloned());
+        if let Some(operators) = &settings.operators {
+            gateway = gateway.operators(operators.iter().cloned());
+        }
         if let Some(url) = &settings.url {
             gateway = gateway.url(url.clone());
         }
@@ -168,14 +189,25 @@ impl ServeArgs {
 /// Says at which socket it is.
 fn announce_socket(app: &App, path: &Path, servers: &[Arc<ServerConfig>]) -> Result<()> {
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    if app.ui.json {
-        app.ui.document(&json!({ "path": path, "servers": names }))?;
+    if announced(app, json!({ "path": path, "servers": names }))? {
         return Ok(());
     }
     let shown = wharf::text::Escaped(&path.display().to_string()).to_string();
     app.ui.say(format_args!("serving {} at {shown}", names.join(", ")));
     app.ui.note("\nCtrl-C stops.");
     Ok(())
+}
+
+/// Says where it is to programs: to whoever started it, and to whoever reads its log.
+fn announced(app: &App, mut what: serde_json::Value) -> Result<bool> {
+    if app.ui.json {
+        app.ui.document(&what)?;
+    }
+    if app.ui.keeps_log() {
+        what["event"] = "serving".into();
+        app.ui.log(Level::Info, what);
+    }
+    Ok(app.ui.json || app.ui.keeps_log())
 }
 
 /// Says which servers cannot be had, once for each reason: callers only see that something is missing.
@@ -201,6 +233,11 @@ const MOST_TOLD: usize = 1000;
 fn warn_of_strangers(app: &App, setup: &Setup) {
     for server in setup.config.flow.servers().filter(|name| !setup.config.servers.contains_key(*name)) {
         app.ui.warn(format_args!("a label in `[flow]` names a server `{server}` that is not configured"));
+    }
+    let is_unknown = |name: &&wharf::names::ServerName| !setup.config.servers.contains_key(*name);
+    for server in setup.config.gateway.required.iter().filter(is_unknown) {
+        app.ui
+            .warn(format_args!("`required` in `[gateway]` names a server `{server}` that is not configured"));
     }
     let Some(rules) = &setup.config.callers else { return };
     for (caller, servers) in rules.named() {
@@ -230,8 +267,7 @@ const WITH_KEY: [&str; 4] = [
 fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: bool) -> Result<()> {
     let url = format!("http://{at}/mcp");
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    if app.ui.json {
-        app.ui.document(&json!({ "url": url, "servers": names }))?;
+    if announced(app, json!({ "url": url, "servers": names }))? {
         return Ok(());
     }
     app.ui.say(format_args!("serving {} at {url}", names.join(", ")));

@@ -7,9 +7,12 @@ pub(crate) mod json;
 pub(crate) mod result;
 mod table;
 
+pub(crate) use table::aligned;
+
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,12 +46,23 @@ pub(crate) struct Ui {
     pub(crate) terminals: Terminals,
     /// How many characters fit on a line.
     pub(crate) width: u16,
+    /// Whether everything that is told is a line of a log.
+    logs: AtomicBool,
     status: Mutex<Status>,
     above: OnceLock<Above>,
 }
 
 /// Prints above a line that is being edited. It says whether there is one.
 pub(crate) struct Above(pub(crate) Box<dyn Fn(&str) -> bool + Send + Sync>);
+
+/// How grave a line of a log is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
 
 /// The line at the bottom that says what is being waited for.
 #[derive(Debug, Default)]
@@ -67,6 +81,19 @@ impl std::fmt::Debug for Above {
     }
 }
 
+// === impl Level ===
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
 // === impl Ui ===
 
 impl Ui {
@@ -78,9 +105,41 @@ impl Ui {
             verbose: globals.verbose,
             terminals: world.terminals,
             width: world.width,
+            logs: AtomicBool::new(false),
             status: Mutex::default(),
             above: OnceLock::new(),
         }
+    }
+
+    /// From now on, whatever is told is a line of JSON.
+    pub(crate) fn keep_log(&self) {
+        self.logs.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether whatever is told is a line of JSON.
+    pub(crate) fn keeps_log(&self) -> bool {
+        self.logs.load(Ordering::Relaxed)
+    }
+
+    /// A line of the log: when, how grave, and what.
+    pub(crate) fn log(&self, level: Level, what: Value) {
+        if self.quiet && matches!(level, Level::Debug | Level::Info) {
+            return;
+        }
+        let mut line = json!({ "time": jiff::Timestamp::now().to_string(), "level": level.as_str() });
+        if let (Some(line), Value::Object(what)) = (line.as_object_mut(), what) {
+            line.extend(what);
+        }
+        self.say(line);
+    }
+
+    /// The same of something that was said, if a log is kept.
+    fn is_logged(&self, level: Level, text: impl Display) -> bool {
+        if self.keeps_log() {
+            let text = text.to_string();
+            self.log(level, json!({ "event": "message", "message": text.trim() }));
+        }
+        self.keeps_log()
     }
 
     /// From now on, what is said while a line is edited goes above it.
@@ -133,6 +192,7 @@ impl Ui {
     pub(crate) fn note(&self, text: impl Display) {
         match (self.quiet, self.json) {
             (true, _) => {}
+            _ if self.is_logged(Level::Info, &text) => {}
             (false, true) => self.say(json!({ "note": text.to_string() })),
             (false, false) => self.say(text),
         }
@@ -151,6 +211,7 @@ impl Ui {
     pub(crate) fn warn(&self, text: impl Display) {
         match (self.quiet, self.json) {
             (true, _) => {}
+            _ if self.is_logged(Level::Warn, &text) => {}
             (false, true) => self.say(json!({ "warning": text.to_string() })),
             (false, false) => self.say(format_args!("{WARNING}warning:{WARNING:#} {text}")),
         }
@@ -159,6 +220,7 @@ impl Ui {
     /// Something that failed while the rest went on.
     pub(crate) fn trouble(&self, text: impl Display) {
         match self.json {
+            _ if self.is_logged(Level::Error, &text) => {}
             true => self.say(json!({ "problem": text.to_string() })),
             false => self.say(format_args!("{ERROR}error:{ERROR:#} {text}")),
         }
@@ -166,7 +228,9 @@ impl Ui {
 
     /// What is told only to those who want to know.
     pub(crate) fn detail(&self, text: impl Display) {
-        self.say(format_args!("{DIM}{text}{DIM:#}"));
+        if !self.is_logged(Level::Debug, &text) {
+            self.say(format_args!("{DIM}{text}{DIM:#}"));
+        }
     }
 
     /// A line on standard error.
@@ -199,6 +263,7 @@ impl Ui {
     pub(crate) fn fail(&self, failure: &Failure) -> Exit {
         match failure {
             Failure::BrokenPipe | Failure::Said(_) => {}
+            _ if self.is_logged(Level::Error, failure) => {}
             _ if self.json => self.say(json!({ "error": json::failure(failure) })),
             Failure::Interrupted => self.say("interrupted"),
             _ => {

@@ -14,7 +14,7 @@ pub(super) fn tab_separated(rows: &[Vec<String>]) -> String {
 }
 
 /// Columns under a head; each row keeps to one line of the terminal.
-pub(super) fn aligned(head: &[&str], rows: &[Vec<String>], width: u16) -> String {
+pub(crate) fn aligned(head: &[&str], rows: &[Vec<String>], width: u16) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)

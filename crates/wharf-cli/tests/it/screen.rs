@@ -23,12 +23,19 @@ pub(crate) struct Screen<'a> {
 impl<'a> Screen<'a> {
     /// Starts the prompt and waits until it is there.
     pub(crate) fn open(desk: &'a Desk) -> Self {
+        let screen = Self::start(desk, "repl");
+        screen.prompt();
+        screen
+    }
+
+    /// Starts a command.
+    pub(crate) fn start(desk: &'a Desk, command: &str) -> Self {
         let screen = Self { desk, folder: tempfile::tempdir().unwrap() };
         let start = desk.home().join("start");
         // The shell stays, so that the end can be seen; it must survive the Ctrl-C that is meant for Wharf.
         let text = format!(
             "trap : INT\ncd '{}'\nexport HOME='{}'\n\
-             sh -c 'echo $$ > ~/wharf-pid; exec env -i HOME=\"$HOME\" PATH=/usr/bin:/bin TERM=screen \"{WHARF}\" repl'\n\
+             sh -c 'echo $$ > ~/wharf-pid; exec env -i HOME=\"$HOME\" PATH=/usr/bin:/bin TERM=screen \"{WHARF}\" {command}'\n\
              echo \"ended with $?\"\nstty -a | grep -o -- '-\\?icanon'\nexec sleep 1000\n",
             desk.project().display(),
             desk.home().display(),
@@ -36,7 +43,6 @@ impl<'a> Screen<'a> {
         fs::write(&start, text).unwrap();
         let start = format!("sh '{}'", start.display());
         screen.tmux(&["new-session", "-d", "-x", "110", "-y", "60", &start]);
-        screen.prompt();
         screen
     }
 
@@ -90,7 +96,7 @@ impl<'a> Screen<'a> {
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
-    fn until(&self, wanted: &str, is_there: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn until(&self, wanted: &str, is_there: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + DEADLINE;
         loop {
             let screen = self.look();

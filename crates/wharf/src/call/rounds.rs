@@ -15,7 +15,7 @@ use super::{OnProgress, Relayed};
 use crate::ask::{self, Asker};
 use crate::connect::{Companion, Connection, Request};
 use crate::error::{Error, Result};
-use crate::mcp::{Era, code, method};
+use crate::mcp::{Era, code, method, trace};
 use crate::names::ToolName;
 use crate::wire::{Json, Members};
 
@@ -91,6 +91,9 @@ impl Errand<'_> {
             request.tool = self.tool;
             request.name = self.name;
             request.headers.clone_from(&self.headers);
+            if let Some(trace) = self.relayed.and_then(|relayed| relayed.told.trace) {
+                request.headers.push((trace::key::PARENT.to_owned(), trace.to_string()));
+            }
             request.told = self.relayed.map(|relayed| &relayed.told);
             request.companion = self.companion(modern);
             request.on_progress = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);

@@ -9,6 +9,7 @@ use super::node::{Entry, Node, Value};
 use super::policy::texts_at;
 use super::problem::{Problem, nearest, shown};
 use super::source::Source;
+use crate::names::{BadName, CallerName, ServerName};
 
 /// What `[gateway]` says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +20,10 @@ pub struct GatewaySettings {
     pub jwt: Option<JwtSettings>,
     /// How much callers may ask for.
     pub limits: CallLimits,
+    /// Callers who may see how the whole is. `None`: everyone who is let in, where none is given less than the whole.
+    pub operators: Option<Vec<CallerName>>,
+    /// Servers without which the gateway is not ready.
+    pub required: Vec<ServerName>,
 }
 
 /// Whose tokens are taken, and what must stand in them.
@@ -56,7 +61,7 @@ pub struct CallLimits {
     pub server_calls_per_second: Option<f64>,
 }
 
-const KEYS: [&str; 3] = ["url", "jwt", "limits"];
+const KEYS: [&str; 5] = ["url", "jwt", "limits", "operators", "required"];
 const JWT_KEYS: [&str; 5] = ["issuer", "audience", "jwks_url", "caller", "scopes"];
 const LIMIT_KEYS: [&str; 6] = [
     "calls_per_caller",
@@ -113,6 +118,8 @@ impl GatewaySettings {
                 "url" => next.url = Some(url(entry, source)?.0),
                 "jwt" => next.jwt = Some(jwt(entry, source)?),
                 "limits" => limits(entry, source, &mut next.limits)?,
+                "operators" => next.operators = Some(names(entry, source, CallerName::parse)?),
+                "required" => next.required = names(entry, source, ServerName::parse)?,
                 _ => return Err(unknown(entry, "gateway", &KEYS, source)),
             }
         }
@@ -188,6 +195,11 @@ fn text(entry: &Entry, source: &Source) -> Read<String> {
 
 fn list(entry: &Entry, source: &Source) -> Read<Vec<String>> {
     Ok(texts_at(entry, source)?.into_iter().map(|(text, _)| text.to_owned()).collect())
+}
+
+fn names<T>(entry: &Entry, source: &Source, parse: fn(&str) -> Result<T, BadName>) -> Read<Vec<T>> {
+    let parse = |(text, span)| parse(text).map_err(|bad| Box::new(source.problem(span, bad.to_string())));
+    texts_at(entry, source)?.into_iter().map(parse).collect()
 }
 
 /// An address that can be one of a server, and its spelling.

@@ -29,6 +29,7 @@ use super::read::{self, Contents, Writable};
 use super::sandbox::SandboxSetting;
 use super::server::{Origin, ServerConfig};
 use super::source::Source;
+use super::telemetry::TelemetrySettings;
 use super::trust::{self, PendingFile, TrustStore};
 use super::{limits, pending};
 
@@ -67,6 +68,8 @@ pub struct Config {
     pub audit: AuditSettings,
     /// How calls that somebody must allow are waited for.
     pub approvals: ApprovalSettings,
+    /// Where traces go.
+    pub telemetry: TelemetrySettings,
     /// What holds private data, reaches the open world, or destroys.
     pub flow: FlowSettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
@@ -242,6 +245,11 @@ impl Layers<'_> {
             own_only(entry, source, is_project, "who allows calls")?;
             approvals.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
+        let mut telemetry = self.config.telemetry.clone();
+        if let Some(entry) = parts.telemetry {
+            own_only(entry, source, is_project, "where traces go")?;
+            telemetry.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
         let mut flow = self.config.flow.clone();
         if let Some(node) = parts.flow {
             // A label only ever takes away, so a project may give some too.
@@ -249,6 +257,7 @@ impl Layers<'_> {
         }
         self.config.policy = policy;
         self.config.flow = flow;
+        self.config.telemetry = telemetry;
         self.config.approvals = approvals;
         self.config.limits = limits;
         self.config.callers = callers;

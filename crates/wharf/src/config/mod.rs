@@ -34,6 +34,7 @@ mod read;
 mod sandbox;
 mod server;
 mod source;
+mod telemetry;
 mod transport;
 mod trust;
 
@@ -50,6 +51,7 @@ pub use policy::{PackageRule, PolicySettings, ScanRule};
 pub use problem::{Place, Problem};
 pub use sandbox::{Profile, SandboxSetting};
 pub use server::{Connect, OAuth, Origin, Remote, ServerConfig, Share, Stdio, Transport, UnixSocket};
+pub use telemetry::TelemetrySettings;
 pub use trust::{PendingFile, PendingServer, TrustStore};
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! its request alone is about. All of that is bound to the request, not to the connection that carries it.
 
 use super::Answering;
+use crate::mcp::trace::TraceParent;
 use crate::mcp::{Revision, meta};
 use crate::names::ServerName;
 use crate::wire::{Json, Members};
@@ -17,6 +18,8 @@ pub struct Told {
     pub log_level: Option<Json>,
     /// Members of `_meta` that mean nothing between two neighbours: traces, and whatever vendors agree on.
     pub meta: Members,
+    /// The trace and the span that it is made for, for transports that say so in a header.
+    pub trace: Option<TraceParent>,
 }
 
 /// Goes with one request: hears what the server logs for it, and answers what the server asks on its behalf.

@@ -42,6 +42,11 @@ impl Pool {
         Berth::new(Arc::new(config.clone()), Arc::clone(&self.dock))
     }
 
+    /// Every place that there is.
+    pub(crate) fn berths(&self) -> Vec<Berth> {
+        self.berths.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     /// Closes every connection, side by side, and forgets them. Doing it twice is doing it once.
     pub async fn close(&self) {
         let berths: Vec<Berth> = {

@@ -22,7 +22,8 @@ pub(super) trait Door {
     async fn knock(&self) -> io::Result<Self::Stream>;
 }
 
-impl Door for TcpListener {
+/// One that goes on listening after the stop, for whoever asks how it is.
+impl Door for &TcpListener {
     type Stream = TcpStream;
 
     async fn knock(&self) -> io::Result<TcpStream> {

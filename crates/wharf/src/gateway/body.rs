@@ -215,6 +215,11 @@ pub(super) fn plain(status: StatusCode, why: &str) -> Reply {
     with_type(status, "text/plain; charset=utf-8", text)
 }
 
+/// A text of some kind.
+pub(super) fn typed(status: StatusCode, kind: &'static str, text: String) -> Reply {
+    with_type(status, kind, ReplyBody::Whole(Some(text.into())))
+}
+
 /// Taken, and there is nothing to say.
 pub(super) fn accepted() -> Reply {
     let mut reply = Response::new(ReplyBody::Whole(None));

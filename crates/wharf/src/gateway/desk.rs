@@ -19,12 +19,15 @@ use super::clock::Clock;
 use super::ending::Ending;
 use super::limits::Gate;
 use super::lists::Lists;
+use super::metrics::Rejections;
 use super::news::{self, News};
 use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
 use super::seal::Seal;
 use super::tasks;
-use super::visit::Visit;
+use super::telemetry::Tracer;
+use super::trace::{self, Trip};
+use super::visit::{Said, Visit};
 use crate::call::OnProgress;
 use crate::config::CallerTable;
 use crate::connect::Progress;
@@ -64,6 +67,10 @@ pub(super) struct Desk {
     pub(super) clock: Clock,
     /// How much callers may ask for.
     pub(super) gate: Gate,
+    /// What was turned away at the door.
+    pub(super) rejections: Rejections,
+    /// Where traces are made.
+    pub(super) tracer: Option<Arc<Tracer>>,
     /// What callers are given; `None`: everything.
     pub(super) callers: Option<CallerTable>,
 }
@@ -110,8 +117,15 @@ impl Desk {
             ending: Ending::default(),
             clock: Clock::new(),
             gate: Gate::default(),
+            rejections: Rejections::default(),
+            tracer: None,
             callers: None,
         })
+    }
+
+    /// Whose tools are served.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
     }
 
     /// The view of a caller who can be asked nothing.
@@ -176,14 +190,29 @@ impl Desk {
         params: Option<&Json>,
         visit: &Visit,
     ) -> Result<Json, RpcError> {
-        match method {
+        let answer = match method {
             method::TOOLS_LIST => {
                 let known = Box::pin(scope.known_tools()).await;
                 self.lists.tools(&known.snapshot, apps::are_known(visit), params)
             }
             method::TOOLS_CALL => Box::pin(self.call(scope, params, visit)).await,
             _ => Box::pin(self.offered(scope, method, params, visit)).await,
+        };
+        if let Some(trip) = &visit.trip {
+            trip.end(answer.as_ref());
         }
+        answer
+    }
+
+    /// Where traces are made, a request that goes on to a server goes under a span of ours.
+    pub(super) fn embark(&self, said: &mut Said, method: &str) {
+        let Some(tracer) = &self.tracer else { return };
+        let on = [method::TOOLS_CALL, method::PROMPTS_GET, method::RESOURCES_READ];
+        let Some(method) = on.into_iter().find(|known| *known == method) else { return };
+        let Some(made) = tracer.make(said.trace) else { return };
+        said.meta = trace::under(&said.meta, made.for_server());
+        said.trace = Some(made.for_server());
+        said.trip = Some(Trip::new(tracer, made, method));
     }
 
     async fn call(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
@@ -217,7 +246,13 @@ impl Desk {
         let on_progress = visit.reports.then_some(&mut report as OnProgress<'_>);
         let relayed = Some(Arc::clone(&visit.relayed));
         let options = CallOptions { on_progress, relayed, ..CallOptions::default() };
+        if let Some(trip) = &visit.trip {
+            trip.goes_on();
+        }
         let outcome = scope.call_with(&name, arguments, options).await;
+        if let Some(trip) = &visit.trip {
+            trip.came_back(outcome.server.as_ref(), Ok(Some(&outcome)));
+        }
         let server = outcome.server.clone();
         match (said(outcome)?, server) {
             (result, Some(server)) if tasks::is_task(&result) => {
@@ -231,6 +266,9 @@ impl Desk {
     pub(super) fn tend(self: &Arc<Self>) {
         if self.tended.swap(true, Ordering::Relaxed) {
             return;
+        }
+        if let Some(tracer) = &self.tracer {
+            tracer.tend();
         }
         tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe_but_calls()));
         let desk = Arc::downgrade(self);

@@ -28,6 +28,11 @@ impl Ending {
         self.reach(OVER);
     }
 
+    /// Whether nothing new is begun.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.step.load(Ordering::Acquire) >= STOPPING
+    }
+
     /// Waits until streams end.
     pub(super) async fn until_stopping(&self) {
         self.until(STOPPING).await;

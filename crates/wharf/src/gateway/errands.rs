@@ -130,7 +130,14 @@ pub(super) async fn forward(
     let mut report = |progress: Progress| visit.line.progress(&progress);
     let relayed = Some(Arc::clone(&visit.relayed));
     let options = CallOptions { on_progress: Some(&mut report), relayed, ..CallOptions::default() };
-    Ok(scope.forward(server.as_str(), what, params, options).await)
+    if let Some(trip) = &visit.trip {
+        trip.goes_on();
+    }
+    let answer = scope.forward(server.as_str(), what, params, options).await;
+    if let Some(trip) = &visit.trip {
+        trip.came_back(Some(server), answer.as_ref().map(|_| None).map_err(Error::kind));
+    }
+    Ok(answer)
 }
 
 /// The parameters, and what they name.

@@ -22,6 +22,7 @@ use super::accept;
 use super::body::{self, Reply};
 use super::guard::{self, single};
 use super::legacy::Sessions;
+use super::metrics;
 use super::modern::Asked;
 use super::resource::Resource;
 use super::sse::Streams;
@@ -35,9 +36,9 @@ pub(super) static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-ve
 pub(super) static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// How long the head of a request, and its body, may take to arrive.
-const ARRIVE: Duration = Duration::from_secs(15);
+pub(super) const ARRIVE: Duration = Duration::from_secs(15);
 /// The largest head of a request.
-const HEAD: usize = 32 * 1024;
+pub(super) const HEAD: usize = 32 * 1024;
 
 /// Serves until told to stop, then lets what is under way end.
 pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
@@ -49,17 +50,21 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl F
         gateway.desk.ending.until_stopping().await;
         // Streams that nothing is under way on would never end by themselves.
         door.sessions.stop();
+        door.while_stopping(&listener).await;
     };
-    tokio::join!(accept::receive(listener, gateway, stop, converse), stopping);
+    tokio::select! {
+        () = accept::receive(&listener, gateway, stop, converse) => door.sessions.stop(),
+        () = stopping => {}
+    }
 }
 
 /// What every connection needs.
-struct Door {
-    gateway: Gateway,
+pub(super) struct Door {
+    pub(super) gateway: Gateway,
     sessions: Arc<Sessions>,
     /// Those of the oldest callers.
     streams: Arc<Streams>,
-    resource: Resource,
+    pub(super) resource: Resource,
 }
 
 async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receiver<bool>) {
@@ -97,11 +102,10 @@ impl Door {
     async fn answer(&self, mut request: Request<Incoming>, upgrade: &OnceLock<Upgrade>) -> Reply {
         let settings = &self.gateway.settings;
         if let Err((status, why)) = guard::check(&request, settings) {
+            metrics::count(&self.gateway.desk.rejections.guard);
             return body::plain(status, why);
         }
         match (request.method(), request.uri().path()) {
-            (&Method::GET | &Method::HEAD, "/healthz") => return body::plain(StatusCode::OK, "ok"),
-            (_, "/healthz") => return body::not_allowed("GET, HEAD"),
             (method, path) if settings.tokens.is_some() && self.resource.describes_itself_at(path) => {
                 return match *method {
                     Method::GET | Method::HEAD => self.resource.described(settings),
@@ -109,12 +113,15 @@ impl Door {
                 };
             }
             (_, "/mcp" | "/sse" | "/messages") => {}
-            _ => return body::plain(StatusCode::NOT_FOUND, "the gateway is at /mcp"),
+            _ => return Box::pin(self.probe(&request)).await,
         }
         let tokens = settings.tokens.as_deref();
         let caller = match settings.callers.admit(tokens, request.headers(), self.resource.url()).await {
             Ok(caller) => caller,
-            Err(refused) => return self.resource.refuse(refused, settings),
+            Err(refused) => {
+                metrics::count(&self.gateway.desk.rejections.auth);
+                return self.resource.refuse(refused, settings);
+            }
         };
         if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
             return body::overloaded(&Json::null(), &overloaded.into());
@@ -157,14 +164,19 @@ impl Door {
         let headers = parts.headers;
         let message = match read(&headers, body, settings).await {
             Ok(message) => message,
-            Err(refused) => return *refused,
+            Err(refused) => {
+                let rejections = &self.gateway.desk.rejections;
+                let is_size = refused.status() == StatusCode::PAYLOAD_TOO_LARGE;
+                metrics::count(if is_size { &rejections.size } else { &rejections.malformed });
+                return *refused;
+            }
         };
         let desk = Arc::clone(&self.gateway.desk);
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked::new(id, method, params);
                 if modern || asked.is_modern() {
-                    return asked.over_http(desk, caller, &headers).await;
+                    return asked.with_headers(&headers).over_http(desk, caller, &headers).await;
                 }
                 let Asked { id, method, params, .. } = asked;
                 let request = Message::Request { id, method, params };

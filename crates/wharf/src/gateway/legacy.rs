@@ -89,7 +89,7 @@ impl Sessions {
         };
         match message {
             Message::Request { id, method, params } => {
-                talk.answer(desk, Asked::new(id, method, params)).await
+                talk.answer(desk, Asked::new(id, method, params).with_headers(headers)).await
             }
             Message::Notification { method, params } => {
                 talk.hear(&method, params.as_ref());
@@ -257,7 +257,9 @@ impl Talk {
             name => {
                 let scope = self.scope(desk)?;
                 let asker = Arc::new(self.messenger(Some(line.clone())));
-                let visit = Visit::legacy(asked.said(), line, asker, self.level());
+                let mut said = asked.said();
+                desk.embark(&mut said, name);
+                let visit = Visit::legacy(said, line, asker, self.level());
                 desk.answer(&scope, name, params, &visit).await
             }
         }

@@ -4,7 +4,10 @@
 //! once if too many wait already. Turns go round the callers, so that one's flood does not cost the others theirs; each
 //! server has a queue of its own, so that a slow one holds up nobody who wants something else.
 
+mod gauge;
+
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +16,12 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::metrics;
 use crate::config::CallLimits;
 use crate::mcp::code;
 use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, RpcError};
+pub(super) use gauge::Load;
 
 /// The gate that calls go through. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -45,6 +50,9 @@ struct Inner {
     /// Of one server's queue, how much may be one caller's.
     patience: usize,
     state: Mutex<State>,
+    /// How many were refused because they came too often, and because too many waited.
+    too_often: AtomicU64,
+    too_many: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -116,7 +124,8 @@ impl Gate {
     pub(super) fn new(limits: CallLimits) -> Self {
         let share = (limits.calls_per_server / 2).max(1);
         let patience = (limits.waiting / 8).max(1);
-        Self(Arc::new(Inner { limits, share, patience, state: Mutex::new(State::new()) }))
+        let (state, too_often, too_many) = (Mutex::new(State::new()), AtomicU64::new(0), AtomicU64::new(0));
+        Self(Arc::new(Inner { limits, share, patience, state, too_often, too_many }))
     }
 
     /// A caller asks for something, whatever it is.
@@ -125,7 +134,8 @@ impl Gate {
         let mut state = self.0.lock();
         state.sweep(Some(rate));
         let caller = state.callers.entry(caller.clone()).or_default();
-        caller.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate)
+        let taken = caller.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate);
+        taken.inspect_err(|_| metrics::count(&self.0.too_often))
     }
 
     /// Lets a call through when its turn has come. Dropping the future gives the turn up.
@@ -134,10 +144,11 @@ impl Gate {
         caller: &CallerName,
         server: Option<&ServerName>,
     ) -> Result<Pass, Overloaded> {
-        let (_place, turn) = match self.0.ask(caller, server)? {
-            Asked::Through => return Ok(self.0.pass(caller.clone(), server.cloned())),
-            Asked::Wait(ticket, turn) => (Place { gate: &self.0, caller, server, ticket }, turn),
-        };
+        let (_place, turn) =
+            match self.0.ask(caller, server).inspect_err(|_| metrics::count(&self.0.too_many))? {
+                Asked::Through => return Ok(self.0.pass(caller.clone(), server.cloned())),
+                Asked::Wait(ticket, turn) => (Place { gate: &self.0, caller, server, ticket }, turn),
+            };
         turn.await.map_err(|_| Overloaded { retry_after: SOON })
     }
 }

@@ -25,20 +25,25 @@ mod limits;
 mod line;
 mod listen;
 mod lists;
+mod metrics;
 mod mirrored;
 mod modern;
 mod news;
 mod notes;
 mod offers;
 mod parked;
+mod probes;
+mod ready;
 mod reel;
 mod resource;
 mod seal;
 mod sse;
 mod stdio;
 mod tasks;
+mod telemetry;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod unix;
 mod visit;
 mod watching;
@@ -55,13 +60,15 @@ use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
 use url::Url;
 
-use crate::config::{CallLimits, CallerTable, JwtSettings};
+use crate::config::{CallLimits, CallerTable, JwtSettings, TelemetrySettings};
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::names::{CallerName, ServerName};
 use crate::wire::Limits;
 use caller::Tokens;
 use desk::Desk;
 use limits::Gate;
+use telemetry::Tracer;
 
 /// A host that is served to others. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -78,6 +85,7 @@ pub struct GatewayBuilder {
     instructions: Option<String>,
     rules: Option<CallerTable>,
     calls: CallLimits,
+    telemetry: TelemetrySettings,
     settings: Settings,
 }
 
@@ -94,6 +102,10 @@ struct Settings {
     body: usize,
     connections: usize,
     drain: Duration,
+    /// Who may see how the whole is; `None`: whoever is given the whole.
+    operators: Option<Vec<CallerName>>,
+    /// Without which it is not ready.
+    required: Vec<ServerName>,
 }
 
 // === impl Gateway ===
@@ -111,9 +123,12 @@ impl Gateway {
             body: 4 * 1024 * 1024,
             connections: 4096,
             drain: Duration::from_secs(10),
+            operators: None,
+            required: Vec::new(),
         };
         let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
-        GatewayBuilder { host, name, instructions: None, rules: None, calls: CallLimits::default(), settings }
+        let (calls, telemetry) = (CallLimits::default(), TelemetrySettings::default());
+        GatewayBuilder { host, name, instructions: None, rules: None, calls, telemetry, settings }
     }
 
     /// Serves callers that connect, by HTTP or WebSocket, until `stop` is ready: then no new call is taken, those under way have a moment to
@@ -125,12 +140,15 @@ impl Gateway {
         self.may_listen(at)?;
         self.desk.tend();
         http::serve(self, listener, stop).await;
+        self.flush().await;
         Ok(())
     }
 
     /// Serves callers of our own user at a Unix socket, until `stop` is ready: then as over HTTP. The socket goes with it.
     pub async fn serve_unix(&self, door: UnixDoor, stop: impl Future<Output = ()>) {
+        self.desk.tend();
         unix::serve(self, door, stop).await;
+        self.flush().await;
     }
 
     /// Serves one caller over a pipe, until its input ends.
@@ -140,7 +158,21 @@ impl Gateway {
         output: impl AsyncWrite + Unpin + Send + 'static,
     ) -> Result<()> {
         self.desk.tend();
-        stdio::serve(self, input, output).await
+        let served = stdio::serve(self, input, output).await;
+        self.flush().await;
+        served
+    }
+
+    /// Spans that wait are sent before the end.
+    async fn flush(&self) {
+        if let Some(tracer) = &self.desk.tracer {
+            tracer.flush().await;
+        }
+    }
+
+    /// Every counter there is, in the text format of Prometheus: what `/metrics` answers.
+    pub fn metrics(&self) -> String {
+        metrics::page(self)
     }
 
     /// Where anybody can knock, everybody is asked who they are. Nobody is contacted.
@@ -255,9 +287,35 @@ impl GatewayBuilder {
         self
     }
 
+    /// Where traces go. Defaults to nowhere: then none are made, and what callers say of theirs is passed on as it is.
+    /// The collector is reached by the host's own rules for addresses.
+    #[must_use]
+    pub fn telemetry(mut self, settings: TelemetrySettings) -> Self {
+        self.telemetry = settings;
+        self
+    }
+
+    /// Callers who may see how the whole is, at `/metrics` and `/status`. Defaults to everyone who is let in, where none
+    /// is given less than the whole, and to nobody otherwise.
+    #[must_use]
+    pub fn operators(mut self, callers: impl IntoIterator<Item = CallerName>) -> Self {
+        self.settings.operators = Some(callers.into_iter().collect());
+        self
+    }
+
+    /// Servers without which the gateway is not ready: while one of them is known to be down, `/readyz` says so.
+    /// Defaults to none.
+    #[must_use]
+    pub fn required(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
+        self.settings.required.extend(servers);
+        self
+    }
+
     /// Makes the gateway. Nothing is listened to yet.
     pub fn build(self) -> Result<Gateway> {
+        let tracer = Tracer::new(&self.telemetry, &self.host)?;
         let mut desk = Desk::new(self.host, self.name, self.instructions)?;
+        desk.tracer = tracer;
         desk.callers = self.rules;
         desk.gate = Gate::new(self.calls);
         Ok(Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) })

@@ -16,6 +16,7 @@ use super::line::Line;
 use super::mirrored::{Mirrored, decoded};
 use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
+use super::trace::Carried;
 use super::visit::{self, Said, Visit};
 use crate::host::Session;
 use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
@@ -30,6 +31,8 @@ pub(super) struct Asked {
     pub(super) params: Option<Json>,
     /// What it says beside the matter: `_meta` of the parameters.
     meta: Option<Json>,
+    /// What its headers say of its trace.
+    carried: Option<Box<Carried>>,
 }
 
 static METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -46,7 +49,13 @@ impl Asked {
     pub(super) fn new(id: Json, method: String, params: Option<Json>) -> Self {
         // Looked into often, so it is walked once.
         let meta = params.as_ref().and_then(|params| params.member("_meta")).map(Json::with_outline);
-        Self { id, method, params, meta }
+        Self { id, method, params, meta, carried: None }
+    }
+
+    /// The same with what its headers say beside the matter.
+    pub(super) fn with_headers(mut self, headers: &HeaderMap) -> Self {
+        self.carried = Carried::of(headers);
+        self
     }
 
     /// Whether it is written in the modern way.
@@ -173,7 +182,7 @@ impl Asked {
     }
 
     pub(super) fn said(&self) -> Said {
-        Said::read(self.params.as_ref(), self.meta.as_ref())
+        Said::read(self.params.as_ref(), self.meta.as_ref(), self.carried.as_deref())
     }
 
     /// A request whose server may want to know something before it answers.
@@ -194,6 +203,7 @@ impl Asked {
         }
         if capabilities == Json::empty_object() && said.state.is_none() {
             // It can be asked nothing, so nothing needs to be kept of it.
+            desk.embark(&mut said, &self.method);
             let visit = Visit::modern(said, line.clone(), Inquirer::nobody());
             let result = desk.answer(&scope, &self.method, self.params.as_ref(), &visit).await?;
             return self.passed_on(desk, caller, result);
@@ -222,7 +232,8 @@ impl Asked {
         }
     }
 
-    fn start(&self, desk: &Arc<Desk>, scope: Session, said: Said, line: &Line) -> Running {
+    fn start(&self, desk: &Arc<Desk>, scope: Session, mut said: Said, line: &Line) -> Running {
+        desk.embark(&mut said, &self.method);
         let capabilities = said.capabilities.clone().unwrap_or_else(Json::empty_object);
         let (desk, method, params) = (Arc::clone(desk), self.method.clone(), self.params.clone());
         let own = line.clone();

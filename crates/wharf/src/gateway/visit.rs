@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::line::Line;
+use super::trace::{self, Carried, Trip};
 use crate::ask::Asker;
 use crate::call::{OnLog, Relayed};
 use crate::connect::Told;
+use crate::mcp::trace::TraceParent;
 use crate::mcp::{LogLevel, extension, meta, method};
 use crate::wire::{Json, Members};
 
@@ -16,6 +18,8 @@ pub(super) struct Visit {
     /// Whether the caller hears of progress, or may want to when it comes back with an answer.
     pub(super) reports: bool,
     pub(super) relayed: Arc<Relayed>,
+    /// Where traces are made of it.
+    pub(super) trip: Option<Arc<Trip>>,
 }
 
 /// What a caller says beside the matter itself.
@@ -28,7 +32,11 @@ pub(super) struct Said {
     /// From which level on it wants the log, where that comes with every request.
     pub(super) log_level: Option<Json>,
     /// Members of `_meta` that go on to the server.
-    meta: Members,
+    pub(super) meta: Members,
+    /// The trace that it is part of.
+    pub(super) trace: Option<TraceParent>,
+    /// What becomes one.
+    pub(super) trip: Option<Arc<Trip>>,
     /// Answers to what was asked before.
     pub(super) responses: Option<Json>,
     /// What came with those questions.
@@ -54,17 +62,27 @@ const BETWEEN_NEIGHBOURS: [&str; 7] = [
 
 impl Said {
     /// Reads parameters, and `_meta` of them.
-    pub(super) fn read(params: Option<&Json>, told: Option<&Json>) -> Self {
+    pub(super) fn read(params: Option<&Json>, told: Option<&Json>, carried: Option<&Carried>) -> Self {
         let Some(params) = params else { return Self::default() };
         let mut more = Members::default();
         more.append_without(params, &KNOWN);
         let [responses, state] = params.pick(["inputResponses", "requestState"]);
-        let Some(told) = told else { return Self { responses, state, more, ..Self::default() } };
-        let [token, capabilities, log_level] =
-            told.pick([meta::PROGRESS_TOKEN, meta::CLIENT_CAPABILITIES, meta::LOG_LEVEL]);
-        let mut meta = Members::default();
-        meta.append_without(told, &BETWEEN_NEIGHBOURS);
-        Self { token, capabilities, log_level, meta, responses, state, more }
+        let nothing = carried.map(|_| Json::empty_object());
+        let Some(told) = told.or(nothing.as_ref()) else {
+            return Self { responses, state, more, ..Self::default() };
+        };
+        let [parent, trace_state, baggage] = trace::KEYS;
+        let [token, capabilities, log_level, parent, trace_state, baggage] = told.pick([
+            meta::PROGRESS_TOKEN,
+            meta::CLIENT_CAPABILITIES,
+            meta::LOG_LEVEL,
+            parent,
+            trace_state,
+            baggage,
+        ]);
+        let found = [parent, trace_state, baggage];
+        let (meta, trace) = trace::passed_on(told, &BETWEEN_NEIGHBOURS, found, carried);
+        Self { token, capabilities, log_level, meta, trace, trip: None, responses, state, more }
     }
 
     /// The log level, if it is one.
@@ -83,13 +101,15 @@ impl Visit {
         let is_asked = said.capabilities.as_ref().is_some_and(|all| *all != Json::empty_object());
         let reports = said.token.is_some() || is_asked;
         let on_log = level.map(|level| on_log(&line, Some(level)));
-        let told = Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta };
+        let (trace, trip) = (said.trace, said.trip);
+        let told =
+            Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta, trace };
         let Said { responses, state, more, .. } = said;
         let (returns_questions, alone) = (true, true);
         let asking = Arc::default();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed) }
+        Self { line, reports, relayed: Arc::new(relayed), trip }
     }
 
     /// Of a legacy caller: it is asked by requests, and said once what it can and from which level on it wants the log.
@@ -97,14 +117,15 @@ impl Visit {
         let reports = said.token.is_some();
         line.report_as(said.token);
         let log_level = level.map(|level| Json::of(level.as_str()));
-        let told = Told { capabilities: Some(asker.capabilities()), log_level, meta: said.meta };
+        let (trace, trip) = (said.trace, said.trip);
+        let told = Told { capabilities: Some(asker.capabilities()), log_level, meta: said.meta, trace };
         let on_log = Some(on_log(&line, level));
         let (responses, state, more) = (None, None, said.more);
         let (returns_questions, alone) = (false, false);
         let asking = Arc::default();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed) }
+        Self { line, reports, relayed: Arc::new(relayed), trip }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
 use crate::connect::{Dock, EraMemory, EraStore, Leaving, Logins, TokenMemory, TokenStore};
 use crate::error::{Error, Result};
-use crate::event::{Bus, Trail};
+use crate::event::{Bus, Meter, Trail};
 use crate::names::ServerName;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
@@ -291,6 +291,7 @@ impl HostBuilder {
             drain: self.drain,
             validators: Validators::default(),
             events: self.events,
+            meter: Meter::default(),
             approvals: self.approvals,
             sessions: Mutex::default(),
         };

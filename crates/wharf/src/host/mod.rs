@@ -27,6 +27,7 @@ mod server;
 mod session;
 mod shelf;
 mod shown;
+mod status;
 mod trace;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
 pub use offers::Everywhere;
 pub use reconcile::Changes;
 pub use session::{Docking, Session, SessionBuilder};
+pub use status::ServerStatus;
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, Weak};
@@ -56,7 +58,7 @@ use crate::catalog::Rejected;
 use crate::config::{Connect, ServerConfig};
 use crate::connect::Berth;
 use crate::error::{Error, Result};
-use crate::event::Bus;
+use crate::event::{Bus, Meter};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::net::HttpClient;
 use crate::outcome::Outcome;
@@ -84,6 +86,8 @@ struct Core {
     drain: Duration,
     validators: Validators,
     events: Bus,
+    /// Counts calls.
+    meter: Meter,
     /// Where calls wait that somebody must allow.
     approvals: Option<Approvals>,
     /// How many sessions there were, and those that there are.

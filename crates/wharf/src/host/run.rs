@@ -38,6 +38,7 @@ impl Host {
     /// Calls a tool. What is remembered is as it was unless the call succeeds.
     pub(super) async fn run(&self, route: &Route, arguments: &Json, mut options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
+        let counted = self.core.meter.begin(&route.tally, (&route.server, &route.tool.name), started);
         let mut errand = Errand { route, arguments, rule: None, entry: None };
         let reducers = self.scope.reducers.get();
         let transact = route.source == Source::Local || reducers.is_some();
@@ -78,6 +79,7 @@ impl Host {
             *reason = clean;
         }
         let outcome = outcome.after(started.elapsed());
+        counted.end(outcome.success, outcome.error.as_ref(), outcome.took);
         let (caller, target) = (self.caller(&options), target.as_ref().ok());
         self.on_record((caller, target), errand, &outcome).await;
         self.tell((caller, target), route, arguments, &outcome);
@@ -320,6 +322,9 @@ impl Host {
         arguments: &Json,
         outcome: &Outcome,
     ) {
+        if let Some(error) = &outcome.error {
+            self.tell_refused(caller, outcome, error);
+        }
         self.core.events.publish_call(|| {
             let redactor = match target {
                 Some(Target::Server(server)) => server.redactor.clone(),

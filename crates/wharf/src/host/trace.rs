@@ -2,12 +2,15 @@
 //!
 //! In: what the way of a call finds out. Out: facts on the host's trail. Without one this costs nothing.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::Host;
 use super::scope::Target;
 use crate::error::{Error, Result};
-use crate::event::{Arguments, End, Entry, Fact, Kind, Named, Redacted, Trail};
+use crate::event::{Arguments, End, Entry, Event, Fact, Kind, Named, Redacted, Refusal, Trail};
 use crate::names::CallerName;
 use crate::outcome::Outcome;
 use crate::registry::Route;
@@ -81,6 +84,8 @@ impl Host {
 
     /// Puts a call on record that was refused before it came here.
     pub(crate) async fn refuse(&self, route: &Route, error: &Error) {
+        let of = (&route.server, &route.tool.name);
+        self.core.meter.begin(&route.tally, of, Instant::now()).end(false, Some(error), Duration::ZERO);
         let fact = || self.fact(Kind::Call, &self.scope.caller).of(&route.server);
         self.trail().note(|| fact().tool(&route.tool.name).failed(error)).await;
     }
@@ -93,14 +98,37 @@ impl Host {
         caller: CallerName,
         error: Error,
     ) -> Outcome {
+        self.core.meter.refuse_unknown(&error);
         let outcome = Outcome::not_found(error);
         let refused = || {
             let shown = Redacted::new(arguments.clone(), self.scope.redactor());
             let fact = Fact { tool: Some(Named::Raw(name)), ..self.fact(Kind::Call, &caller) };
             ended_by(fact, &outcome, shown)
         };
+        if let Some(error) = &outcome.error {
+            self.tell_refused(&caller, &outcome, error);
+        }
         self.trail().note(refused).await;
         outcome
+    }
+
+    /// Tells whoever listens that a rule said no.
+    pub(super) fn tell_refused(&self, caller: &CallerName, outcome: &Outcome, error: &Error) {
+        let is_rule = matches!(
+            error,
+            Error::Denied { .. }
+                | Error::Unapproved { .. }
+                | Error::CommandNotAllowed { .. }
+                | Error::Sandbox { .. }
+                | Error::Audit { .. }
+        );
+        if is_rule {
+            self.core.events.publish(|| {
+                let (server, tool) = (outcome.server.clone(), outcome.tool.clone());
+                let (caller, kind, reason) = (caller.clone(), error.kind(), error.to_string());
+                Event::Refused(Arc::new(Refusal { caller, server, tool, kind, reason }))
+            });
+        }
     }
 }
 

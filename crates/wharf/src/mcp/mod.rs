@@ -12,6 +12,7 @@ mod prompt;
 mod resource;
 mod revision;
 mod tool;
+pub mod trace;
 
 pub use complete::{Completion, Reference};
 pub use content::Content;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::names::{Claimant, is_reserved};
 use super::{NameRules, Offer, Owner, RESERVED_PREFIX, ServerTools, TOOLS_MAX};
 use crate::error::Error;
+use crate::event::TallyPlace;
 use crate::mcp::Tool;
 use crate::names::{ServerName, ToolName};
 use crate::policy::{CallerRules, is_visible};
@@ -37,6 +38,8 @@ pub struct Route {
     pub source: Source,
     /// The scope it belongs to; `None` where everyone shares it.
     pub owner: Option<Owner>,
+    /// Where its calls are counted.
+    pub tally: TallyPlace,
 }
 
 /// What kind of tool a route leads to.
@@ -165,7 +168,14 @@ impl Snapshot {
         let identities = if shown.claimant.local { &mut self.by_set } else { &mut self.by_server };
         identities.entry(server.clone()).or_default().insert(tool.name.clone(), place);
         let (server, tool) = (server.clone(), Arc::clone(tool));
-        self.routes.push(Route { public, server, tool, source, owner: shown.owner });
+        self.routes.push(Route {
+            public,
+            server,
+            tool,
+            source,
+            owner: shown.owner,
+            tally: TallyPlace::default(),
+        });
     }
 
     fn skip(&mut self, server: &ServerName, tool: &Tool, reason: String) {

@@ -154,3 +154,44 @@ fn l92_a_projects_file_may_not_say_who_calls() {
     let config = files.load(&[(&json, r#"{"mcpServers": {"good": {"command": "npx"}}}"#)]).unwrap();
     assert_eq!(config.servers.len(), 2);
 }
+
+#[test]
+fn l96_who_watches_what_is_required_and_where_traces_go() {
+    let text = r#"
+        [gateway]
+        operators = ["prometheus"]
+        required = ["Git"]
+        [telemetry]
+        otlp = "http://127.0.0.1:4318"
+        sample = 0.25
+        service = "harbour"
+        "#;
+    let config = user(text).unwrap();
+    assert_eq!(config.gateway.operators, Some(vec![CallerName::parse("prometheus").unwrap()]));
+    assert_eq!(config.gateway.required, [ServerName::parse("git").unwrap()]);
+    assert_eq!(config.telemetry.otlp.as_ref().map(url::Url::as_str), Some("http://127.0.0.1:4318/"));
+    assert_eq!((config.telemetry.sample, config.telemetry.service.as_str()), (0.25, "harbour"));
+    let nothing = user("").unwrap();
+    assert_eq!((nothing.telemetry.otlp, nothing.telemetry.sample), (None, 1.0));
+    assert_eq!((nothing.gateway.operators, nothing.gateway.required.len()), (None, 0));
+    for bad in [
+        "[telemetry]\notlp = \"127.0.0.1:4318\"",
+        "[telemetry]\notlp = \"http://user:word@127.0.0.1\"",
+        "[telemetry]\nsample = 2",
+        "[telemetry]\nsample = \"all\"",
+        "[telemetry]\nservice = \"\"",
+        "[telemetry]\notpl = \"http://127.0.0.1:4318\"",
+        "[gateway]\noperators = [\"\"]",
+        "[gateway]\nrequired = [\"7\"]",
+        "telemetry = 1",
+    ] {
+        assert!(user(bad).is_err(), "{bad}");
+    }
+    // A project does not say where anything is sent.
+    let files = Files::new();
+    write(&files.user(), "");
+    let path = files.project().join("wharf.toml");
+    let config = files.load(&[(&path, "[telemetry]\notlp = \"http://127.0.0.1:4318\"\n")]).unwrap();
+    assert_eq!(config.telemetry.otlp, None);
+    assert!(config.problems.iter().any(|p| p.message.contains("may not say where traces go")));
+}

@@ -93,6 +93,8 @@ async fn l60_an_agent_is_told_of_by_its_own_name_and_so_is_who_was_asked() {
         while let Ok(event) = events.try_recv() {
             told.push(event);
         }
+        let refused = told.extract_if(.., |event| matches!(event, Event::Refused(_))).count();
+        assert_eq!(refused, usize::from(!allowed), "what a rule refuses is told of");
         let [Event::Consent { caller, server, tool, allowed: said }, Event::ToolInvoked(call)] = &told[..]
         else {
             panic!("{told:?}")

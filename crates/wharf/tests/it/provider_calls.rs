@@ -17,7 +17,10 @@ pub(crate) fn tools() -> Toolset {
         let definition = json!({"name": tool, "inputSchema": {"type": "object"}});
         let (server, source) = (ServerName::parse("files").unwrap(), Source::Mcp);
         let tool = Arc::new(Tool::read(definition.into()).unwrap());
-        (public.to_owned(), Route { public: public.into(), server, tool, source, owner: None })
+        (
+            public.to_owned(),
+            Route { public: public.into(), server, tool, source, owner: None, tally: Default::default() },
+        )
     };
     [route("files_read", "read"), route("files_write", "write"), route("mail_send", "read all")]
         .into_iter()

@@ -22,6 +22,7 @@ fn route(server: &str, tool: &str, description: &str) -> Route {
         tool: Arc::new(tool),
         owner: None,
         source: Source::Mcp,
+        tally: Default::default(),
     }
 }
 

@@ -264,12 +264,11 @@ fn own_headers(
     mirrored: &[(String, String)],
 ) -> Result<HeaderMap, LinkFailure> {
     let mut own = HeaderMap::new();
-    if manner.era == Era::Legacy {
-        return Ok(own);
-    }
-    own.insert(headers::METHOD, headers::value(method));
-    if let Some(name) = name {
-        own.insert(headers::NAME, headers::value(name));
+    if manner.era == Era::Modern {
+        own.insert(headers::METHOD, headers::value(method));
+        if let Some(name) = name {
+            own.insert(headers::NAME, headers::value(name));
+        }
     }
     for (name, value) in mirrored {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {

@@ -17,7 +17,14 @@ fn tools() -> Toolset {
     let server = ServerName::parse("s").unwrap();
     [(
         "t".to_owned(),
-        Route { public: "t".into(), server, tool: tool.into(), source: Source::Mcp, owner: None },
+        Route {
+            public: "t".into(),
+            server,
+            tool: tool.into(),
+            source: Source::Mcp,
+            owner: None,
+            tally: Default::default(),
+        },
     )]
     .into_iter()
     .collect()

@@ -17,6 +17,8 @@ fn answers(era: Era, result: &str) -> Puppet {
     Puppet::of(era).on("tool:echo", [Step::Raw(format!(r#"{{"jsonrpc":"2.0","id":$ID,"result":{result}}}"#))])
 }
 
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
 #[tokio::test]
 async fn l90_a_definition_is_published_byte_for_byte() {
     let definition = r#"{"inputSchema":{"type":"object","$defs":{"b":{"const":1e400},"a":{"$anchor":"x"}},"properties":{"n":{"type":"integer","maximum":9007199254740993}}},"name":"big","x-more":[1.0,1.10,{"z":1,"a":2}],"_meta":{"ui":{"resourceUri":"ui://a"}},"description":"\u00e9 \/"}"#;
@@ -66,14 +68,14 @@ async fn l90_what_a_caller_says_beside_the_matter_reaches_the_server() {
     for era in [Era::Legacy, Era::Modern] {
         let log = at(&files, &format!("{era:?}"));
         let door = plainly(&Puppet::of(era).log(&log)).await;
-        let told = json!({"traceparent": "00-1-2-01", "vendor.example/k": {"b": 1, "a": 2}, "progressToken": "mine",
+        let told = json!({"traceparent": TRACE, "vendor.example/k": {"b": 1, "a": 2}, "progressToken": "mine",
             "io.modelcontextprotocol/clientInfo": {"name": "caller", "version": "9"}});
         let params = json!({"name": "echo", "arguments": {"message": "m"}, "x-more": [1], "_meta": told});
         door.modern("tools/call", params).await;
         let calls: Vec<Value> = received(&log).into_iter().filter(|m| m["method"] == "tools/call").collect();
         let got = &calls[0]["params"];
         assert_eq!(got["x-more"], json!([1]), "{got}");
-        assert_eq!(got["_meta"]["traceparent"], "00-1-2-01");
+        assert_eq!(got["_meta"]["traceparent"], TRACE);
         assert_eq!(got["_meta"]["vendor.example/k"].to_string(), r#"{"b":1,"a":2}"#);
         assert_ne!(got["_meta"]["progressToken"], "mine", "the token is this hop's: {got}");
         let info = &got["_meta"]["io.modelcontextprotocol/clientInfo"];

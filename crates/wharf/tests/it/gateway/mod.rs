@@ -4,12 +4,14 @@
 mod approvals;
 mod doors;
 mod endings;
+mod exposition;
 mod extensions;
 mod faithful;
 mod hostile;
 mod jwt;
 mod limits;
 mod matrix;
+mod metrics;
 mod offers;
 mod pipe;
 mod questions;
@@ -18,6 +20,7 @@ mod sharing;
 mod streams;
 mod subscriptions;
 mod tools;
+mod traces;
 mod views;
 
 use std::net::SocketAddr;

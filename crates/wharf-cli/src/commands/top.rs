@@ -1,0 +1,208 @@
+//! `wharf top`: a running gateway, live.
+
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::time::Duration;
+
+use clap::Args;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::status;
+use crate::app::{App, interrupted};
+use crate::failure::Result;
+use crate::watched::{Watched, Where};
+
+/// Watch a running gateway: which servers are called, how often, how fast
+///
+/// Redraws until you press q. Where the output is no terminal, or with `--once`, it measures for one interval and writes
+/// the table once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wharf top
+  wharf top --interval 5s
+  wharf top --once --json")]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    at: Where,
+    /// How often to look: 1s, 500ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::cli::duration)]
+    interval: Duration,
+    /// Measure once, and end
+    #[arg(long)]
+    once: bool,
+}
+
+/// What was last seen: when, and each server's calls and errors.
+struct Seen {
+    at: Instant,
+    counts: HashMap<String, (u64, u64)>,
+}
+
+/// A terminal that gives keys as they are pressed, on a screen of its own, until it is dropped.
+struct Stage {
+    before: Termios,
+}
+
+const HEAD: [&str; 10] =
+    ["server", "state", "calls/s", "errors/s", "p50", "p99", "in flight", "waiting", "calls", "errors"];
+/// Another screen without a cursor, and back to the first.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
+const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
+const HOME: &str = "\x1b[H\x1b[2J";
+
+impl TopArgs {
+    pub(crate) async fn run(self, app: &App) -> Result<()> {
+        let gateway = self.at.find(app)?;
+        let first = gateway.status().await?;
+        let live = !self.once && !app.ui.json && app.ui.terminals.stdout && app.ui.terminals.stdin;
+        if live {
+            return self.watch(&gateway, first).await;
+        }
+        let seen = Seen::of(&first);
+        tokio::time::sleep(self.interval).await;
+        let mut now = gateway.status().await?;
+        let rates = seen.rates(&now);
+        if app.ui.json {
+            for server in now["servers"].as_array_mut().into_iter().flatten() {
+                let (calls, errors) = rates.get(&status::text(&server["name"])).copied().unwrap_or_default();
+                server["callsPerSecond"] = calls.into();
+                server["errorsPerSecond"] = errors.into();
+            }
+            return Ok(app.ui.document(&now)?);
+        }
+        let rows: Vec<_> = status::servers(&now).map(|server| row(server, &rates)).collect();
+        Ok(app.ui.rows(&HEAD, &rows)?)
+    }
+
+    async fn watch(&self, gateway: &Watched, mut now: Value) -> Result<()> {
+        let stage = Stage::enter()?;
+        let mut keys = keys();
+        let mut seen = Seen::of(&now);
+        let mut rates = HashMap::new();
+        let mut looks = tokio::time::interval(self.interval);
+        looks.tick().await;
+        let ended = loop {
+            stage.draw(&now, &rates)?;
+            tokio::select! {
+                key = keys.recv() => match key {
+                    // Also what Ctrl-C and Ctrl-D are where keys come as they are, and the end of all input.
+                    Some(b'q' | b'Q' | 3 | 4) | None => break Ok(()),
+                    Some(_) => {}
+                },
+                () = interrupted() => break Ok(()),
+                _ = looks.tick() => match gateway.status().await {
+                    Ok(status) => {
+                        rates = seen.rates(&status);
+                        (seen, now) = (Seen::of(&status), status);
+                    }
+                    Err(failure) => break Err(failure),
+                },
+            }
+        };
+        drop(stage);
+        ended
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn of(status: &Value) -> Self {
+        let count = |server: &Value, key: &str| server[key].as_u64().unwrap_or_default();
+        let counts = status::servers(status)
+            .map(|server| (status::text(&server["name"]), (count(server, "calls"), count(server, "errors"))));
+        Self { at: Instant::now(), counts: counts.collect() }
+    }
+
+    /// Calls and errors in a second since then, by server.
+    fn rates(&self, now: &Value) -> HashMap<String, (f64, f64)> {
+        let now = Self::of(now);
+        let time = now.at.duration_since(self.at).as_secs_f64().max(0.001);
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;
+        let rates = now.counts.into_iter().map(|(name, (calls, errors))| {
+            // One that was restarted begins anew.
+            let (calls_before, errors_before) = self.counts.get(&name).copied().unwrap_or_default();
+            (name, (rate(calls, calls_before), rate(errors, errors_before)))
+        });
+        rates.collect()
+    }
+}
+
+fn row(server: &Value, rates: &HashMap<String, (f64, f64)>) -> Vec<String> {
+    let name = status::text(&server["name"]);
+    let number = |key: &str| server[key].as_u64().unwrap_or_default().to_string();
+    let (calls, errors) = rates.get(&name).copied().unwrap_or_default();
+    let rate = |rate: f64| if rate >= 100.0 { format!("{rate:.0}") } else { format!("{rate:.1}") };
+    vec![
+        name,
+        status::state(server),
+        rate(calls),
+        rate(errors),
+        status::time(&server["p50Us"]),
+        status::time(&server["p99Us"]),
+        number("inFlight"),
+        number("waiting"),
+        number("calls"),
+        number("errors"),
+    ]
+}
+
+// === impl Stage ===
+
+impl Stage {
+    fn enter() -> Result<Self> {
+        let before = tcgetattr(std::io::stdin()).map_err(std::io::Error::from)?;
+        let mut raw = before.clone();
+        raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        tcsetattr(std::io::stdin(), OptionalActions::Now, &raw).map_err(std::io::Error::from)?;
+        let stage = Self { before };
+        std::io::stdout().write_all(ENTER)?;
+        Ok(stage)
+    }
+
+    fn draw(&self, status: &Value, rates: &HashMap<String, (f64, f64)>) -> Result<()> {
+        let size = tcgetwinsize(std::io::stdout()).ok();
+        let (width, height) = size.map_or((100, 30), |size| (size.ws_col.max(20), size.ws_row.max(5)));
+        let mut rows: Vec<_> = status::servers(status).map(|server| row(server, rates)).collect();
+        // Whoever is called most stands first.
+        rows.sort_by(|a, b| number(&b[2]).total_cmp(&number(&a[2])));
+        rows.truncate(usize::from(height).saturating_sub(4));
+        let table = crate::output::aligned(&HEAD, &rows, width);
+        let mut screen = format!("{HOME}{}   q ends\n\n{table}", status::summary(status));
+        for obstacle in status::obstacles(status) {
+            screen.push_str(&format!("{obstacle}\n"));
+        }
+        let mut out = anstream::stdout().lock();
+        out.write_all(screen.replace('\n', "\r\n").as_bytes())?;
+        Ok(out.flush()?)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let _ = std::io::stdout().write_all(LEAVE).and_then(|()| std::io::stdout().flush());
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+fn number(text: &str) -> f64 {
+    text.parse().unwrap_or_default()
+}
+
+/// Keys as they are pressed. The thread that reads them goes with the program.
+fn keys() -> mpsc::Receiver<u8> {
+    let (pressed, keys) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        for key in std::io::stdin().lock().bytes().map_while(std::result::Result::ok) {
+            if pressed.blocking_send(key).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}

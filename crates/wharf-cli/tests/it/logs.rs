@@ -1,0 +1,97 @@
+//! `wharf serve --log-format json`: one object a line, for whoever collects logs.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command};
+
+use serde_json::{Value, json};
+
+use crate::desk::Desk;
+
+/// A gateway that keeps a log, ended when the test is.
+struct Logging {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+    url: String,
+}
+
+impl Logging {
+    fn start(desk: &Desk) -> Self {
+        let mut child = desk.command(&["serve", "--port", "0", "--log-format", "json"]).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut logging = Self { child, lines, url: String::new() };
+        logging.url = logging.until("serving")["url"].as_str().unwrap().to_owned();
+        logging
+    }
+
+    /// The next line about this. Every line on the way is one of a log.
+    fn until(&mut self, event: &str) -> Value {
+        loop {
+            let line = self.lines.next().expect("the log goes on").unwrap();
+            let line: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
+            assert!(["debug", "info", "warn", "error"].contains(&line["level"].as_str().unwrap()), "{line}");
+            if line["event"] == event {
+                return line;
+            }
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn call(desk: &Desk, url: &str, words: &[&str]) -> i32 {
+    let file = desk.home().join("caller.json");
+    desk.write(&file, &json!({"mcpServers": {"all": {"type": "http", "url": url}}}).to_string());
+    let file = file.display().to_string();
+    desk.run(&[&["--config", &file, "call", "all"], words].concat()).code
+}
+
+#[test]
+fn l96_what_happens_in_a_gateway_is_one_json_object_a_line() {
+    let desk = Desk::new();
+    let (good, dying) = (desk.good_server(), desk.dying_server());
+    let text = format!(
+        "[policy]\ncommands = [{good:?}, {dying:?}]\nask = [\"good/add\"]\n[mcp.good]\ncommand = {good:?}\n"
+    );
+    desk.user(&text);
+    let mut log = Logging::start(&desk);
+    assert_eq!(call(&desk, &log.url, &["good_echo", "message=hello"]), 0);
+    let state = loop {
+        let line = log.until("state");
+        if line["state"] == "connected" {
+            break line;
+        }
+    };
+    assert_eq!((&state["server"], &state["level"]), (&json!("good"), &json!("info")));
+    assert_ne!(call(&desk, &log.url, &["good_add", "a=1", "b=2"]), 0);
+    let refused = log.until("refused");
+    assert_eq!((&refused["server"], &refused["tool"]), (&json!("good"), &json!("add")), "{refused}");
+    assert_eq!((&refused["kind"], &refused["level"]), (&json!("unapproved"), &json!("warn")), "{refused}");
+
+    desk.user(&format!("{text}[mcp.dying]\ncommand = {dying:?}\n"));
+    log.signal("-HUP");
+    assert_eq!(log.until("reload")["added"], json!(["dying"]));
+    call(&desk, &log.url, &["good_echo", "message=hello"]);
+    let lost = loop {
+        let line = log.until("state");
+        if line["server"] == "dying" && line["level"] == "warn" {
+            break line;
+        }
+    };
+    assert!(lost["reason"].as_str().unwrap().contains("no token was given"), "{lost}");
+    log.signal("-INT");
+    assert!(log.until("message")["message"].as_str().unwrap().contains("stopping"));
+    assert!(log.child.wait().unwrap().success());
+    let odd = desk.run(&["serve", "--log-format", "xml"]);
+    assert_eq!(odd.code, 2, "{odd:?}");
+}

@@ -1,0 +1,58 @@
+//! The queue as others may see it: how much is under way and waits, by server and by caller, and what was refused.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Gate;
+use crate::names::{CallerName, ServerName};
+
+/// What goes on at the gate.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Gauge {
+    /// By server; `None` are calls of what is not there.
+    pub(in crate::gateway) servers: Vec<(Option<ServerName>, Load)>,
+    /// By caller, the busiest first. Those that do nothing are not told of.
+    pub(in crate::gateway) callers: Vec<(CallerName, Load)>,
+    /// Refused because one caller asked too often.
+    pub(in crate::gateway) too_often: u64,
+    /// Refused because too many waited already.
+    pub(in crate::gateway) too_many: u64,
+}
+
+/// How much there is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::gateway) struct Load {
+    pub(in crate::gateway) under_way: usize,
+    pub(in crate::gateway) waiting: usize,
+}
+
+/// So many callers are told of by name; the others of one moment are left out.
+const CALLERS: usize = 100;
+
+impl Gate {
+    /// Looks at the queue.
+    pub(in crate::gateway) fn gauge(&self) -> Gauge {
+        let state = self.0.lock();
+        let servers = state.servers.iter().map(|(name, at)| {
+            let load = Load { under_way: at.under_way, waiting: at.waiting };
+            (name.clone(), load)
+        });
+        let mut servers: Vec<_> = servers.collect();
+        let callers = state.callers.iter().map(|(name, caller)| {
+            let load = Load { under_way: caller.under_way, waiting: caller.waiting };
+            (name.clone(), load)
+        });
+        let mut callers: Vec<_> = callers.filter(|(_, load)| *load != Load::default()).collect();
+        drop(state);
+        servers.sort_by(|a, b| a.0.cmp(&b.0));
+        callers.sort_by(|a, b| b.1.total().cmp(&a.1.total()).then_with(|| a.0.cmp(&b.0)));
+        callers.truncate(CALLERS);
+        let (too_often, too_many) = (self.0.too_often.load(Relaxed), self.0.too_many.load(Relaxed));
+        Gauge { servers, callers, too_often, too_many }
+    }
+}
+
+impl Load {
+    fn total(self) -> usize {
+        self.under_way + self.waiting
+    }
+}

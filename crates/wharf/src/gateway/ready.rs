@@ -1,0 +1,128 @@
+//! Whether the gateway can do its work, and how its servers are.
+//!
+//! In: the gateway as it stands. Out: what keeps it from being ready, and a document of it all for `wharf status`.
+//! Nothing is started or asked to find it out.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::Gateway;
+use crate::event::{BOUNDS, Label, OUTCOMES, Reading, percentile};
+use crate::host::ServerStatus;
+use crate::names::ServerName;
+
+/// What keeps the gateway from being ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Obstacle {
+    /// `stopping`, `audit` or `server`.
+    pub(super) what: &'static str,
+    pub(super) server: Option<ServerName>,
+    pub(super) reason: String,
+}
+
+/// The calls of one server together.
+#[derive(Default)]
+struct Sum {
+    started: u64,
+    outcomes: [u64; OUTCOMES.len()],
+    buckets: [u64; BOUNDS.len() + 1],
+}
+
+/// Everything that keeps the gateway from being ready.
+pub(super) fn obstacles(gateway: &Gateway, servers: &[ServerStatus]) -> Vec<Obstacle> {
+    let mut found = Vec::new();
+    if gateway.desk.ending.is_stopping() {
+        let reason = "it stops: calls under way may end, and no new one is taken".into();
+        found.push(Obstacle { what: "stopping", server: None, reason });
+    }
+    if let Err(error) = gateway.desk.host().trail().ready() {
+        found.push(Obstacle { what: "audit", server: None, reason: error.to_string() });
+    }
+    for name in &gateway.settings.required {
+        let reason = match servers.iter().find(|server| server.name == *name) {
+            None => Some("it is required, and not configured".to_owned()),
+            Some(server) if !server.enabled => Some("it is required, and not enabled".to_owned()),
+            Some(server) => server.trouble.as_ref().map(ToString::to_string),
+        };
+        if let Some(reason) = reason {
+            found.push(Obstacle { what: "server", server: Some(name.clone()), reason });
+        }
+    }
+    found
+}
+
+/// What is told of the obstacles.
+pub(super) fn document(obstacles: &[Obstacle]) -> Value {
+    let reasons = obstacles.iter().map(|obstacle| {
+        json!({
+            "what": obstacle.what,
+            "server": obstacle.server.as_ref().map(ServerName::as_str),
+            "reason": obstacle.reason,
+        })
+    });
+    json!({ "ready": obstacles.is_empty(), "reasons": reasons.collect::<Vec<_>>() })
+}
+
+/// How everything is, for a person or a program that watches.
+pub(super) fn status(gateway: &Gateway) -> Value {
+    let host = gateway.desk.host();
+    let (servers, counts) = (host.status(), host.meter().read());
+    let mut sums: HashMap<&ServerName, Sum> = HashMap::new();
+    for reading in &counts {
+        if let Label::Tool(server, _) | Label::OthersOf(server) = &reading.of {
+            sums.entry(server).or_default().add(reading);
+        }
+    }
+    let gauge = gateway.desk.gate.gauge();
+    let waiting = |name: &ServerName| {
+        let at = gauge.servers.iter().find(|(server, _)| server.as_ref() == Some(name));
+        at.map_or(0, |(_, load)| load.waiting)
+    };
+    let nothing = Sum::default();
+    let rows = servers.iter().map(|server| {
+        let mut row = sums.get(&server.name).unwrap_or(&nothing).document();
+        row["name"] = json!(server.name.as_str());
+        row["transport"] = json!(server.transport);
+        row["enabled"] = json!(server.enabled);
+        row["state"] = json!(server.state.as_str());
+        row["connections"] = json!(server.connections);
+        row["processes"] = json!(server.processes);
+        row["waiting"] = json!(waiting(&server.name));
+        row["trouble"] = json!(server.trouble.as_ref().map(ToString::to_string));
+        row
+    });
+    let rows: Vec<Value> = rows.collect();
+    let mut document = document(&obstacles(gateway, &servers));
+    document["version"] = json!(env!("CARGO_PKG_VERSION"));
+    document["uptimeMs"] = json!(u64::try_from(host.meter().since().as_millis()).unwrap_or(u64::MAX));
+    document["servers"] = json!(rows);
+    document
+}
+
+// === impl Sum ===
+
+impl Sum {
+    fn add(&mut self, reading: &Reading) {
+        self.started += reading.started;
+        self.outcomes.iter_mut().zip(&reading.outcomes).for_each(|(sum, count)| *sum += count);
+        self.buckets.iter_mut().zip(&reading.buckets).for_each(|(sum, count)| *sum += count);
+    }
+
+    fn document(&self) -> Value {
+        let ended: u64 = self.outcomes.iter().sum();
+        let outcomes = OUTCOMES.iter().zip(self.outcomes).filter(|(_, count)| *count > 0);
+        let outcomes: serde_json::Map<String, Value> =
+            outcomes.map(|(name, count)| ((*name).to_owned(), json!(count))).collect();
+        let within = |part| percentile(&self.buckets, part).map(|time| time.as_micros() as u64);
+        json!({
+            "name": null,
+            "calls": self.started,
+            "errors": ended - self.outcomes[0],
+            "inFlight": self.started.saturating_sub(ended),
+            "outcomes": outcomes,
+            "p50Us": within(50),
+            "p99Us": within(99),
+        })
+    }
+}

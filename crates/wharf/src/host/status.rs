@@ -1,0 +1,78 @@
+//! How the servers are, as far as is known without asking any of them.
+//!
+//! In: places of servers, in all scopes. Out: states, connections and programs by server, for whoever watches.
+
+use std::collections::HashMap;
+
+use super::Host;
+use crate::config::Transport;
+use crate::error::Error;
+use crate::event::{Label, Meter, Reading, State};
+use crate::names::ServerName;
+
+/// How a server is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: ServerName,
+    /// How it is reached: `stdio`, `http`.
+    pub transport: &'static str,
+    /// Whether it may be used.
+    pub enabled: bool,
+    /// What the connection is doing that all share.
+    pub state: State,
+    /// How many connections live, those that callers have to themselves with them.
+    pub connections: usize,
+    /// How many of them are to programs that Wharf started.
+    pub processes: usize,
+    /// Why it cannot be reached, if it is known to be so.
+    pub trouble: Option<Error>,
+}
+
+impl Host {
+    /// How calls went, by tool. An agent hears of the tools that it sees.
+    pub fn counts(&self) -> Vec<Reading> {
+        let mut counts = self.core.meter.read();
+        if self.scope.agent.is_some() {
+            let snapshot = self.scope.snapshot();
+            counts.retain(|reading| match &reading.of {
+                Label::Tool(server, tool) => snapshot.find(server.as_str(), tool.as_str()).is_some(),
+                _ => false,
+            });
+        }
+        counts
+    }
+
+    /// Counts every call of every scope.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.core.meter
+    }
+
+    /// Every server that can be seen from here, in the order of the configuration. Nobody is asked.
+    pub fn status(&self) -> Vec<ServerStatus> {
+        let mut live: HashMap<ServerName, (usize, usize)> = HashMap::new();
+        let sessions = if self.scope.agent.is_none() { self.core.scopes() } else { Vec::new() };
+        for scope in std::iter::once(&self.scope).chain(&sessions) {
+            for berth in scope.pool.berths().iter().filter(|berth| berth.connected()) {
+                let (connections, processes) = live.entry(berth.config().name.clone()).or_default();
+                *connections += 1;
+                *processes += usize::from(matches!(berth.config().transport, Transport::Stdio(_)));
+            }
+        }
+        let status = self.scope.all_servers().into_iter().map(|server| {
+            let name = server.config.name.clone();
+            let (connections, processes) = live.get(&name).copied().unwrap_or_default();
+            ServerStatus {
+                transport: server.config.transport_name(),
+                enabled: server.config.enabled,
+                state: server.berth.state(),
+                connections,
+                processes,
+                trouble: server.trouble().filter(|_| server.config.enabled),
+                name,
+            }
+        });
+        status.collect()
+    }
+}

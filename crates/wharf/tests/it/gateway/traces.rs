@@ -1,0 +1,321 @@
+//! Traces: carried through in both eras, with spans of ours in between where a collector is there to take them.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use wharf::config::{ServerConfig, TelemetrySettings};
+use wharf::mcp::trace::{TraceParent, is_baggage, is_state};
+use wharf::names::ServerName;
+use wharf_testkit::http::{Reply, honest_legacy, honest_modern};
+use wharf_testkit::{Era, HttpPuppet, Puppet, Recorded, Step};
+
+use super::{Door, modern_body, open, open_with};
+use crate::support::{at, folder, host, puppet, quick, received, until};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const UNRECORDED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+
+/// Calls `pup_echo` in an era, with this `_meta` and these headers.
+async fn call(door: &Door, era: Era, told: Value, headers: &[(&str, &str)]) -> Value {
+    let params = json!({"name": "pup_echo", "arguments": {"message": "hush-hush"}, "_meta": told});
+    let answer = match era {
+        Era::Modern => door.modern_with("tools/call", params, headers).await,
+        _ => {
+            let (session, name) = (door.greet().await, door.name());
+            let mut all = vec![
+                ("host", name.as_str()),
+                ("content-type", "application/json"),
+                ("accept", "application/json, text/event-stream"),
+                ("mcp-session-id", &session),
+            ];
+            all.extend(headers);
+            let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+            door.send(Method::POST, "/mcp", &all, body.to_string()).await
+        }
+    };
+    answer.json()
+}
+
+/// The `_meta` of the last call that reached a puppet.
+fn told(log: &std::path::Path) -> Value {
+    let calls = received(log).into_iter().filter(|message| message["method"] == "tools/call");
+    calls.last().expect("a call")["params"]["_meta"].clone()
+}
+
+/// A collector, and settings that send there.
+fn collector() -> (HttpPuppet, TelemetrySettings) {
+    let puppet = HttpPuppet::start(|_: Recorded| async { Reply::ok(json!({"partialSuccess": {}})) });
+    let settings = sending_to(&puppet.url());
+    (puppet, settings)
+}
+
+fn sending_to(url: &str) -> TelemetrySettings {
+    let mut url: url::Url = url.parse().unwrap();
+    url.set_path("");
+    TelemetrySettings { otlp: Some(url), ..TelemetrySettings::default() }
+}
+
+/// Every span that a collector has, in the order of its coming.
+fn spans(collector: &HttpPuppet) -> Vec<Value> {
+    let mut all = Vec::new();
+    for request in collector.requests() {
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/traces"));
+        assert_eq!(request.header("content-type"), Some("application/json"));
+        let body = request.json();
+        let resource = &body["resourceSpans"][0]["resource"]["attributes"][0];
+        assert_eq!(resource, &json!({"key": "service.name", "value": {"stringValue": "wharf"}}));
+        all.extend(body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().iter().cloned());
+    }
+    all
+}
+
+fn attribute<'a>(span: &'a Value, key: &str) -> Option<&'a str> {
+    let attributes = span["attributes"].as_array().unwrap();
+    attributes.iter().find(|attribute| attribute["key"] == key)?["value"]["stringValue"].as_str()
+}
+
+#[test]
+fn l96_a_trace_context_is_read_by_the_book() {
+    let read = TraceParent::parse(PARENT).unwrap();
+    assert_eq!((read.to_string().as_str(), read.is_sampled()), (PARENT, true));
+    assert!(!TraceParent::parse(UNRECORDED).unwrap().is_sampled());
+    let later = format!("cc{}-what-will-be", &PARENT[2..]);
+    assert_eq!(TraceParent::parse(&later), Some(read), "a version to come");
+    for bad in [
+        "",
+        "00-1-2-01",
+        &PARENT.to_uppercase(),
+        &format!("ff{}", &PARENT[2..]),
+        &format!("{PARENT}-more"),
+        &format!("{PARENT} "),
+        &format!("cc{}x", &PARENT[2..]),
+        "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+        "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333é-01",
+        "00_0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331_01",
+    ] {
+        assert_eq!(TraceParent::parse(bad), None, "{bad}");
+    }
+    for (state, good) in [
+        ("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", true),
+        ("a@b=1, ,c=2", true),
+        ("", false),
+        ("a", false),
+        ("A=1", false),
+        ("a=", false),
+        ("a=1\n", false),
+        (&"a=1,".repeat(40), false),
+        (&format!("a={}", "b".repeat(511)), false),
+    ] {
+        assert_eq!(is_state(state), good, "{state}");
+    }
+    for (baggage, good) in [
+        ("userId=alice,serverNode=DF%2028;prop=1", true),
+        ("a =1", true),
+        ("", false),
+        ("a b=1", false),
+        ("a=\u{1}", false),
+        (&format!("a={}", "b".repeat(8192)), false),
+    ] {
+        assert_eq!(is_baggage(baggage), good, "{baggage}");
+    }
+}
+
+#[tokio::test]
+async fn l96_a_callers_trace_reaches_the_server_unchanged_where_none_are_made() {
+    let files = folder();
+    for (caller, server) in
+        [Era::Legacy, Era::Modern].into_iter().flat_map(|c| [Era::Legacy, Era::Modern].map(|s| (c, s)))
+    {
+        let log = at(&files, &format!("{caller:?}{server:?}"));
+        let door = open(host([puppet("pup", &Puppet::of(server).log(&log))]).await).await;
+        let all = json!({"tracestate": "rojo=1", "vendor/x": 1.50, "traceparent": PARENT, "baggage": "k=v"});
+        call(&door, caller, all, &[("traceparent", UNRECORDED)]).await;
+        let got = told(&log);
+        assert_eq!(got["traceparent"], PARENT, "what the message says counts: {got}");
+        assert_eq!((&got["tracestate"], &got["baggage"]), (&json!("rojo=1"), &json!("k=v")), "{got}");
+        // Only in headers.
+        let headers = [("traceparent", PARENT), ("tracestate", "congo=2"), ("baggage", "bad baggage")];
+        call(&door, caller, json!({"vendor/x": 1}), &headers).await;
+        let got = told(&log);
+        assert_eq!((&got["traceparent"], &got["tracestate"]), (&json!(PARENT), &json!("congo=2")), "{got}");
+        assert_eq!((&got["baggage"], &got["vendor/x"]), (&Value::Null, &json!(1)), "{got}");
+        // What is not valid goes nowhere, and takes its state with it; the rest goes on.
+        for bad in [json!("00-1-2-01"), json!(7), json!({"a": 1})] {
+            let told_here =
+                json!({"traceparent": bad, "tracestate": "rojo=1", "baggage": "k=v", "vendor/x": 2});
+            call(&door, caller, told_here, &[]).await;
+            let got = told(&log);
+            assert_eq!((&got["traceparent"], &got["tracestate"]), (&Value::Null, &Value::Null), "{got}");
+            assert_eq!((&got["baggage"], &got["vendor/x"]), (&json!("k=v"), &json!(2)), "{got}");
+        }
+        let bad_state = json!({"traceparent": PARENT, "tracestate": "NO"});
+        call(&door, caller, bad_state, &[]).await;
+        let got = told(&log);
+        assert_eq!((&got["traceparent"], &got["tracestate"]), (&json!(PARENT), &Value::Null), "{got}");
+        door.host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn l96_spans_stand_between_the_callers_and_the_servers() {
+    let files = folder();
+    for (caller, server) in
+        [Era::Legacy, Era::Modern].into_iter().flat_map(|c| [Era::Legacy, Era::Modern].map(|s| (c, s)))
+    {
+        let log = at(&files, &format!("{caller:?}{server:?}"));
+        let (collector, settings) = collector();
+        let servers = host([puppet("pup", &Puppet::of(server).log(&log))]).await;
+        let door = open_with(servers, |b| b.telemetry(settings)).await;
+        call(&door, caller, json!({"traceparent": PARENT, "tracestate": "rojo=1"}), &[]).await;
+        let got = told(&log);
+        until("the spans are there", || spans(&collector).len() == 2).await;
+        let [request, onward] = <[Value; 2]>::try_from(spans(&collector)).unwrap();
+        assert_eq!((&request["traceId"], &onward["traceId"]), (&json!(TRACE), &json!(TRACE)));
+        assert_eq!(request["parentSpanId"], "b7ad6b7169203331", "under the caller's");
+        assert_eq!(onward["parentSpanId"], request["spanId"], "one under the other");
+        let expected = format!("00-{TRACE}-{}-01", onward["spanId"].as_str().unwrap());
+        assert_eq!(got["traceparent"], expected, "and the server's under that");
+        assert_eq!(got["tracestate"], "rojo=1");
+        assert_eq!((&request["kind"], &onward["kind"]), (&json!(2), &json!(3)));
+        for span in [&request, &onward] {
+            assert_eq!(span["name"], "tools/call echo");
+            assert_eq!(attribute(span, "mcp.method.name"), Some("tools/call"));
+            assert_eq!(attribute(span, "gen_ai.tool.name"), Some("echo"));
+            assert_eq!(attribute(span, "wharf.server.name"), Some("pup"));
+            assert_eq!(attribute(span, "error.type"), None);
+            let time = |key: &str| span[key].as_str().unwrap().parse::<u128>().unwrap();
+            assert!(time("startTimeUnixNano") <= time("endTimeUnixNano"), "{span}");
+        }
+        let body = String::from_utf8(collector.requests()[0].body.to_vec()).unwrap();
+        assert!(!body.contains("hush-hush"), "no argument is in it: {body}");
+        // A trace that its beginner does not record goes through as it is.
+        call(&door, caller, json!({"traceparent": UNRECORDED}), &[]).await;
+        assert_eq!(told(&log)["traceparent"], UNRECORDED);
+        // One that begins here.
+        call(&door, caller, json!({}), &[]).await;
+        let begun = told(&log)["traceparent"].as_str().unwrap().to_owned();
+        assert!(TraceParent::parse(&begun).is_some_and(TraceParent::is_sampled), "{begun}");
+        until("those spans are there, too", || spans(&collector).len() == 4).await;
+        assert_eq!(spans(&collector)[2]["parentSpanId"], Value::Null);
+        door.host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn l96_how_a_call_failed_is_on_its_spans() {
+    let files = folder();
+    let (collector, settings) = collector();
+    let failed = json!({"content": [], "isError": true});
+    let script = ["fails", "refuses", "waits"].into_iter().fold(Puppet::of(Era::Modern), Puppet::plain_tool);
+    let script = script
+        .log(at(&files, "log"))
+        .on("tool:fails", [Step::Reply(failed)])
+        .on("tool:refuses", [Step::ReplyError { code: -5, message: "no".into(), data: None }])
+        .on("tool:waits", [Step::Hang]);
+    let door = open_with(host([puppet("pup", &script)]).await, |b| b.telemetry(settings)).await;
+    let call = |tool: &'static str| door.modern("tools/call", json!({"name": tool, "arguments": {}}));
+    call("pup_fails").await;
+    call("pup_refuses").await;
+    call("pup_nothing").await;
+    let at_server =
+        || received(&at(&files, "log")).iter().filter(|m| m["method"] == "tools/call").count() == 3;
+    tokio::select! {
+        answer = call("pup_waits") => panic!("{answer:?}"),
+        () = until("it is at the server", at_server) => {}
+    }
+    until("all spans are there", || spans(&collector).len() == 8).await;
+    let all = spans(&collector);
+    let errors: Vec<_> = all.iter().map(|span| attribute(span, "error.type").unwrap()).collect();
+    let expected = [
+        "tool_error",
+        "tool_error",
+        "tool",
+        "tool",
+        "unknown_tool",
+        "unknown_tool",
+        "cancelled",
+        "cancelled",
+    ];
+    assert_eq!(errors, expected);
+    assert!(all.iter().all(|span| span["status"]["code"] == 2));
+    assert_eq!(attribute(&all[2], "rpc.response.status_code"), Some("-5"));
+    assert!(all.iter().all(|span| !span.to_string().contains("pup_nothing")), "a made up name is no name");
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_a_collector_that_is_gone_or_hangs_holds_up_nothing() {
+    let silent = HttpPuppet::start(|_: Recorded| async { Reply::Hang });
+    let refusing = HttpPuppet::start(|_: Recorded| async { Reply::status(503) });
+    for url in ["http://127.0.0.1:9".to_owned(), silent.url(), refusing.url()] {
+        let servers = quick().server(puppet("pup", &Puppet::of(Era::Modern))).start().await.unwrap();
+        let door = open_with(servers, |b| b.telemetry(sending_to(&url))).await;
+        for _ in 0..20 {
+            let answer = call(&door, Era::Modern, json!({"traceparent": PARENT}), &[]).await;
+            assert!(answer["result"].is_object(), "{answer}");
+        }
+        if url != silent.url() {
+            let name = door.name();
+            let failed = "wharf_telemetry_spans_total{fate=\"failed\"} 40\n";
+            let look = async {
+                loop {
+                    let page = door.send(Method::GET, "/metrics", &[("host", &name)], "").await;
+                    if page.body.contains(failed) {
+                        return;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            crate::support::soon("they are counted as lost", look).await;
+        }
+        door.host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn l96_servers_over_http_hear_of_the_trace_in_a_header_too() {
+    let tools = || vec![json!({"name": "echo", "inputSchema": {"type": "object"}})];
+    let (modern, legacy) =
+        (HttpPuppet::start(honest_modern(tools())), HttpPuppet::start(honest_legacy(tools(), true)));
+    for server in [&modern, &legacy] {
+        let config = ServerConfig::http(ServerName::parse("pup").unwrap(), &server.url()).unwrap();
+        let door = open(host([config]).await).await;
+        let answer = call(&door, Era::Modern, json!({"traceparent": PARENT}), &[]).await;
+        assert!(answer["result"].is_object(), "{answer}");
+        let calls: Vec<_> =
+            server.requests().into_iter().filter(|r| r.rpc_method() == "tools/call").collect();
+        assert_eq!(calls[0].header("traceparent"), Some(PARENT));
+        call(&door, Era::Modern, json!({}), &[]).await;
+        let last = server.requests().into_iter().rfind(|r| r.rpc_method() == "tools/call").unwrap();
+        assert_eq!(last.header("traceparent"), None);
+        door.host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn l96_prompts_and_resources_have_spans_too() {
+    let (collector, settings) = collector();
+    let files = folder();
+    let script = Puppet::of(Era::Modern)
+        .with(|script| script.capabilities = Some(json!({"tools": {}, "prompts": {}})))
+        .log(at(&files, "log"))
+        .on("prompts/list", [Step::Reply(json!({"prompts": [{"name": "tide"}]}))])
+        .on("prompts/get", [Step::Reply(json!({"messages": []}))]);
+    let door = open_with(host([puppet("pup", &script)]).await, |b| b.telemetry(settings)).await;
+    let listed = door.modern("prompts/list", json!({})).await.json();
+    let name =
+        listed["result"]["prompts"][0]["name"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
+    let params = modern_body("prompts/get", json!({"name": name, "_meta": {"traceparent": PARENT}}));
+    let answer = door.modern("prompts/get", params["params"].clone()).await.json();
+    assert!(answer["result"]["messages"].is_array(), "{answer}");
+    until("the spans are there", || spans(&collector).len() == 2).await;
+    let all = spans(&collector);
+    assert_eq!((&all[0]["name"], &all[1]["parentSpanId"]), (&json!("prompts/get"), &all[0]["spanId"]));
+    let got = received(&at(&files, "log")).into_iter().find(|m| m["method"] == "prompts/get").unwrap();
+    let told = got["params"]["_meta"]["traceparent"].as_str().unwrap();
+    assert!(told.contains(all[1]["spanId"].as_str().unwrap()), "{told}");
+    door.host.close().await;
+}
