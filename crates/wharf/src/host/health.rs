@@ -28,6 +28,12 @@ pub enum Health {
 }
 
 impl Host {
+    /// How many calls are under way at a server that can be seen from here, those that wait for leave or for its
+    /// connection too.
+    pub fn in_flight(&self, server: &str) -> usize {
+        self.scope.server(server).map_or(0, |server| server.duty().count())
+    }
+
     /// Asks every server that has a connection, or lost it, for a sign of life. What was lost is connected again; an
     /// error is a server that is gone, or silent for as long as a call may be. Nothing is started that nobody used yet or
     /// that was disconnected on purpose.

@@ -3,6 +3,7 @@
 //! In: servers, policy, who answers questions, and the world they live in. Out: a [`Host`] that lists and calls tools.
 //! The host orders the rooms and decides nothing itself: every judgement is `policy`'s, every byte is `connect`'s.
 
+mod again;
 mod builder;
 mod consent;
 mod context;
