@@ -220,6 +220,28 @@ impl ServerConfig {
         }
     }
 
+    /// The configurations of the instances that there are beside the first.
+    pub(crate) fn others(&self) -> Vec<Self> {
+        let mut alone = self.clone();
+        (alone.resilience.instances, alone.resilience.replicas) = (1, Vec::new());
+        match &self.transport {
+            Transport::Stdio(_) => vec![alone; self.resilience.instances.saturating_sub(1)],
+            Transport::Http(_) | Transport::Sse(_) | Transport::WebSocket(_) => {
+                let at = |url: &SecretUrl| {
+                    let mut other = alone.clone();
+                    if let Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) =
+                        &mut other.transport
+                    {
+                        remote.url = url.clone();
+                    }
+                    other
+                };
+                self.resilience.replicas.iter().map(at).collect()
+            }
+            Transport::Unix(_) => Vec::new(),
+        }
+    }
+
     /// Erases this server's secrets from text.
     pub fn redactor(&self) -> Redactor {
         match &self.transport {

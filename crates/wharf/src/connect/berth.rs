@@ -1,5 +1,6 @@
 //! A server's place: connected when it is needed, kept alive, made again when it is lost.
 
+mod health;
 mod remake;
 
 pub(crate) use remake::growing;
@@ -7,10 +8,11 @@ pub(crate) use remake::growing;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
@@ -89,6 +91,8 @@ struct Place {
     stop: watch::Sender<u64>,
     /// It was lost too often, and is not made again by itself.
     given_up: AtomicBool,
+    /// How many checks in a row its connection missed.
+    missed: AtomicU32,
     /// Whether it is asked at all.
     breaker: Arc<Breaker>,
 }
@@ -250,6 +254,7 @@ impl Berth {
             making: Mutex::new(Making { by_hand: false, losses: 0, failed: None }),
             stop: watch::channel(0).0,
             given_up: AtomicBool::new(false),
+            missed: AtomicU32::new(0),
             breaker,
         }))
     }
@@ -274,6 +279,11 @@ impl Berth {
         self.0.breaker.circuit()
     }
 
+    /// How many times in a row its connection gave no sign of life when it was asked for one.
+    pub fn missed_checks(&self) -> u32 {
+        self.0.missed.load(Ordering::Relaxed)
+    }
+
     /// An error if a call would be refused now.
     #[inline]
     pub(crate) fn admits(&self) -> Result<()> {
@@ -294,7 +304,8 @@ impl Berth {
     pub async fn connection(&self) -> Result<Connection> {
         match self.live() {
             Some(connection) => Ok(connection),
-            None => self.make(Why::Use).await,
+            // Boxed: most calls find a connection, and carry no room for making one.
+            None => self.make(Why::Use).boxed().await,
         }
     }
 
@@ -365,6 +376,10 @@ impl Berth {
                 attempt.end(State::Connected, None);
                 connection.follow_changes();
                 self.0.dock.peer.connected(&connection);
+                self.0.missed.store(0, Ordering::Relaxed);
+                if let Some(every) = self.0.config.resilience.health_check.every(&self.0.config.transport) {
+                    tokio::spawn(health::look_after(Arc::downgrade(&self.0), connection.downgrade(), every));
+                }
                 let ended = (connection.number(), connection.ended());
                 tokio::spawn(remake::watch_over(Arc::downgrade(&self.0), ended, Instant::now()));
                 Ok(connection)

@@ -216,6 +216,16 @@ impl Connection {
         }
     }
 
+    /// Whether no call is under way on it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.0.wire.inbox.is_idle()
+    }
+
+    /// Gives it up: it is there, and nobody is at its other end.
+    pub(super) fn lose(&self, reason: String) {
+        self.0.0.wire.inbox.close(Closed { reason, protocol: false });
+    }
+
     /// Ends it politely, and waits until nothing is left. Closing twice is closing once.
     pub async fn close(&self) {
         self.0.0.wire.inbox.close(Closed::by_us());

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::Host;
@@ -21,8 +22,8 @@ use crate::wire::Json;
 
 /// What is left of a call's tries.
 struct Tries {
-    /// Once more, where nothing was sent.
-    at_once: bool,
+    /// Once more, where nothing was sent; at each other instance, where there are several.
+    at_once: usize,
     /// As often again, where a tool may be run twice.
     marked: u32,
     /// How many pauses there were.
@@ -50,7 +51,7 @@ impl Host {
             Ok(raw) => Ok(raw),
             Err(error) => {
                 let marked = since.filter(|_| may_run_twice(server, call));
-                Box::pin(self.again((server, way), call, asker, on_progress, (error, marked))).await
+                self.again((server, way), call, asker, on_progress, (error, marked)).boxed().await
             }
         }
     }
@@ -66,7 +67,8 @@ impl Host {
     ) -> Result<Json> {
         let limit = call.hard_timeout.unwrap_or(call.timeout.saturating_mul(HARD_FACTOR));
         let retries = marked.map_or(0, |_| server.config.resilience.retries);
-        let mut tries = Tries { at_once: true, marked: retries, pauses: 0, unknown: None };
+        let others = server.fleet.as_ref().map_or(0, |fleet| fleet.berths().count() - 1);
+        let mut tries = Tries { at_once: others.max(1), marked: retries, pauses: 0, unknown: None };
         // Progress only grows, also over several attempts.
         let mut highest = f64::NEG_INFINITY;
         loop {
@@ -103,8 +105,9 @@ impl Host {
 
     /// How long to wait before the next attempt, if there is one.
     fn pause(&self, way: &Way, error: &Error, tries: &mut Tries) -> Option<Duration> {
-        if tries.at_once && error.is_retryable() && !way.connection.is_open() {
-            tries.at_once = false;
+        let elsewhere = !way.connection.is_open() || way.has_others();
+        if tries.at_once > 0 && error.is_retryable() && elsewhere {
+            tries.at_once -= 1;
             return Some(Duration::ZERO);
         }
         let repeats =

@@ -222,7 +222,7 @@ impl Scope {
         for server in self.servers.load().values().map(Arc::clone) {
             tokio::spawn(async move {
                 server.duty().idle(drain).await;
-                server.berth.disconnect().await;
+                server.disconnect().await;
             });
         }
     }
@@ -234,7 +234,7 @@ impl Scope {
         let scope = Arc::downgrade(self);
         tokio::spawn(async move {
             server.duty().idle(drain).await;
-            server.berth.disconnect().await;
+            server.disconnect().await;
             if let Some(scope) = scope.upgrade() {
                 scope.leaving().retain(|known| !Arc::ptr_eq(known, &server));
             }

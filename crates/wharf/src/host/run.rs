@@ -102,7 +102,7 @@ impl Host {
         let caller = self.caller(&options);
         let subject = server.subject(&route.tool);
         let mut decision = self.judge(caller, &subject, tool)?;
-        server.berth.admits()?;
+        server.admits()?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
         let mut definition = self.confirmed(server, route).await?;
         let subject = server.subject(&definition);

@@ -9,7 +9,7 @@ use wharf::event::Circuit;
 use wharf::{CallOptions, Error};
 use wharf_testkit::{Crash, Era, HttpPuppet, Puppet, Reply, Step};
 
-use super::{alone, circuits, guarded, honest};
+use super::{alone, circuits, guarded, honest, in_flight};
 use crate::support::{at, echo, effects, error, folder, puppet, quick, soon, until};
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn l38_one_crash_is_one_failure_however_many_calls_it_takes_along() {
         tokio::spawn(async move { host.call("pup_wait", json!({})).await })
     });
     let waiting: Vec<_> = waiting.collect();
-    until("they are under way", || host.in_flight("pup") == 20).await;
+    until("they are under way", || in_flight(&host) == 20).await;
     let died = host.call("pup_die", json!({})).await;
     assert_eq!(error(&died).kind(), "unknown_outcome");
     for outcome in futures_util::future::join_all(waiting).await {

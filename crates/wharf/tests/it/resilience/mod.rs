@@ -1,6 +1,8 @@
 //! What is done about servers that fail: they are left alone, asked again where that is safe, looked after, replaced.
 
 mod breaker;
+mod fleet;
+mod health;
 mod retry;
 
 use std::time::Duration;
@@ -43,4 +45,9 @@ pub(crate) fn circuits(events: &mut broadcast::Receiver<Event>) -> Vec<Circuit> 
 /// A modern server over HTTP with one tool, `echo`.
 pub(crate) async fn honest(request: Recorded) -> Reply {
     honest_modern(vec![json!({"name": "echo", "inputSchema": {"type": "object"}})])(request).await
+}
+
+/// How many calls are under way at the first server.
+pub(crate) fn in_flight(host: &Host) -> usize {
+    host.conditions()[0].in_flight
 }
