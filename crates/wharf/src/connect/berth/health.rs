@@ -41,7 +41,8 @@ pub(super) async fn look_after(place: Weak<Place>, connection: WeakConnection, e
         // Not all at the same moment.
         tokio::time::sleep(every.mul_f64(1.0 + fastrand::f64() / 10.0)).await;
         let Some(connection) = connection.upgrade().filter(Connection::is_open) else { return };
-        let answered = connection.sign_of_life(every.min(PATIENCE)).await;
+        let Some(timeout) = place.upgrade().map(|place| place.config.timeout) else { return };
+        let answered = connection.sign_of_life(timeout.min(PATIENCE)).await;
         if !connection.is_open() {
             return;
         }

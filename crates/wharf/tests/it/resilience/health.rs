@@ -7,7 +7,7 @@ use wharf::config::HealthCheck;
 use wharf::event::{Event, State};
 use wharf_testkit::{Era, Puppet, Step};
 
-use super::{alone, in_flight};
+use super::alone;
 use crate::support::{at, count, echo, error, folder, pid_in, puppet, received, soon, until};
 
 const EVERY: Duration = Duration::from_secs(30);
@@ -67,9 +67,10 @@ async fn l38_a_connection_that_gives_no_sign_of_life_is_made_again_in_both_eras(
 #[tokio::test]
 async fn l38_a_connection_with_calls_under_way_is_only_marked() {
     let files = folder();
-    let (go, pid) = (at(&files, "go"), at(&files, "pid"));
+    let (go, pid, log) = (at(&files, "go"), at(&files, "pid"), at(&files, "log"));
     let script = Puppet::of(Era::Legacy)
         .pid(&pid)
+        .log(&log)
         .on("ping", [Step::Hang])
         .on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]);
     let mut config = checked(&script);
@@ -81,13 +82,15 @@ async fn l38_a_connection_with_calls_under_way_is_only_marked() {
         let host = host.clone();
         async move { host.call("pup_echo", json!({})).await }
     });
-    until("it is under way", || in_flight(&host) == 1).await;
+    until("it is under way", || count(&received(&log), "tools/call") == 1).await;
     tokio::time::pause();
     let mut last = 0;
     while last < 7 {
         match events.recv().await.unwrap() {
             Event::Health { missed, .. } => last = missed,
-            Event::State { state, .. } => panic!("nothing happens to it: {state:?}"),
+            Event::State { state, reason, .. } => {
+                panic!("nothing happens to it: {state:?} {reason:?} {last} {:?}", calling.await)
+            }
             _ => {}
         }
     }

@@ -1,9 +1,11 @@
 //! What is done about servers that fail: they are left alone, asked again where that is safe, looked after, replaced.
 
 mod breaker;
+mod bulkheads;
 mod fleet;
 mod health;
 mod retry;
+mod settings;
 
 use std::time::Duration;
 
@@ -17,10 +19,13 @@ use wharf_testkit::{Puppet, Recorded, Reply};
 
 use crate::support::{puppet, quick};
 
-/// A puppet that is left alone after three failures, for a moment.
+/// How long that is at first.
+pub(crate) const PAUSE: Duration = Duration::from_secs(600);
+
+/// A puppet that is left alone after three failures, for longer than any test takes.
 pub(crate) fn guarded(script: &Puppet) -> ServerConfig {
     let mut config = puppet("pup", script);
-    config.resilience.breaker = Some(BreakerSettings { failures: 3, cool_down: Duration::from_millis(40) });
+    config.resilience.breaker = Some(BreakerSettings { failures: 3, cool_down: PAUSE });
     config
 }
 
