@@ -8,7 +8,7 @@ pub(crate) use remake::growing;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -84,6 +84,8 @@ struct Place {
     config: Arc<ServerConfig>,
     dock: Arc<Dock>,
     current: ArcSwapOption<Connection>,
+    /// The number of the current connection, or 0: to compare it costs no more than to read it.
+    number: AtomicU64,
     state: watch::Sender<State>,
     /// Held by whoever makes the connection, so that it is made once however many ask for it.
     making: Mutex<Making>,
@@ -250,6 +252,7 @@ impl Berth {
             config,
             dock,
             current: ArcSwapOption::empty(),
+            number: AtomicU64::new(0),
             state: watch::channel(State::Disconnected).0,
             making: Mutex::new(Making { by_hand: false, losses: 0, failed: None }),
             stop: watch::channel(0).0,
@@ -321,9 +324,14 @@ impl Berth {
         making.by_hand = false;
         self.0.given_up.store(false, Ordering::Release);
         self.0.tell(State::Disconnected, None);
-        if let Some(connection) = self.0.current.swap(None) {
+        if let Some(connection) = self.0.put(None) {
             connection.close().await;
         }
+    }
+
+    /// The number of the connection that is there, live or just lost; 0 if there is none.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number.load(Ordering::Acquire)
     }
 
     /// The live connection, if there is one.
@@ -371,7 +379,7 @@ impl Berth {
         match opened {
             Ok(connection) => {
                 connection.guard(&self.0.breaker);
-                self.0.current.store(Some(Arc::new(connection.clone())));
+                self.0.put(Some(&connection));
                 self.0.given_up.store(false, Ordering::Release);
                 attempt.end(State::Connected, None);
                 connection.follow_changes();
@@ -402,6 +410,13 @@ impl std::fmt::Debug for Berth {
 // === impl Place ===
 
 impl Place {
+    /// Puts a connection in the place of the one that is there, and gives that.
+    fn put(&self, connection: Option<&Connection>) -> Option<Arc<Connection>> {
+        let before = self.current.swap(connection.cloned().map(Arc::new));
+        self.number.store(connection.map_or(0, Connection::number), Ordering::Release);
+        before
+    }
+
     fn tell(&self, state: State, reason: Option<String>) {
         let changed = self.state.send_if_modified(|now| std::mem::replace(now, state) != state);
         if changed || reason.is_some() {

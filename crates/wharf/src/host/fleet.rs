@@ -131,7 +131,7 @@ impl Fleet {
 
     /// Compares what an instance offers with what is shown of its server, once for each connection and catalogue.
     async fn look_over(&self, server: &Server, number: usize, connection: &Connection) -> Result<()> {
-        let Some(seen) = server.tools.last().filter(|_| !server.tools.is_of(connection)) else {
+        let Some(seen) = server.tools.last().filter(|_| !server.tools.is_of(connection.number())) else {
             return Ok(());
         };
         let (member, locked) = (&self.members[number], server.is_locked());
@@ -255,7 +255,9 @@ impl Server {
     /// reached.
     pub(super) async fn any_connection(&self) -> Result<Connection> {
         let Some(fleet) = &self.fleet else { return self.berth.connection().await };
-        if let Some(seen) = fleet.berths().filter_map(Berth::live).find(|live| self.tools.is_of(live)) {
+        if let Some(seen) =
+            fleet.berths().filter_map(Berth::live).find(|live| self.tools.is_of(live.number()))
+        {
             return Ok(seen);
         }
         let mut refused = None;
@@ -268,13 +270,22 @@ impl Server {
         Err(refused.unwrap_or_else(|| Error::Internal("a server without instances".into())))
     }
 
+    /// Whether its tools were seen over a connection that is still there.
+    #[inline]
+    pub(super) fn was_seen_here(&self) -> bool {
+        match &self.fleet {
+            None => self.tools.is_of(self.berth.number()),
+            Some(fleet) => fleet.berths().any(|berth| self.tools.is_of(berth.number())),
+        }
+    }
+
     /// A live connection, if there is one.
     pub(super) fn live(&self) -> Option<Connection> {
         match &self.fleet {
             None => self.berth.live(),
             Some(fleet) => {
                 let live = || fleet.berths().filter_map(Berth::live);
-                live().find(|live| self.tools.is_of(live)).or_else(|| live().next())
+                live().find(|live| self.tools.is_of(live.number())).or_else(|| live().next())
             }
         }
     }

@@ -41,14 +41,14 @@ async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Inst
         return None;
     }
     if closed.is_by_us() {
-        place.current.store(None);
+        place.put(None);
         place.tell(State::Disconnected, None);
         return None;
     }
     place.tell(State::Reconnecting, Some(closed.reason.clone()));
     place.dock.trail.record(|| Fact::new(Kind::Lost).of(&place.config.name).because(&closed.reason));
     // A server that broke the protocol may still run.
-    if let Some(lost) = place.current.swap(None) {
+    if let Some(lost) = place.put(None) {
         lost.close().await;
     }
     making.losses = if since.elapsed() >= STABLE { 1 } else { making.losses + 1 };
