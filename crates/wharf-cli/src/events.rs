@@ -57,6 +57,16 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
             let reason = reason.map(|r| format!(": {r}")).unwrap_or_default();
             ui.detail(format_args!("{server} is {}{reason}", state.as_str()));
         }
+        Event::Circuit { server, circuit, .. } => {
+            ui.detail(format_args!("{server}: its breaker is {}", circuit.as_str()));
+        }
+        Event::Retried { server, tool, reason } => {
+            ui.detail(format_args!("{server} {tool}: once more, since {reason}"));
+        }
+        Event::Health { server, missed: 0 } => ui.detail(format_args!("{server} gives signs of life again")),
+        Event::Health { server, missed } => {
+            ui.detail(format_args!("{server} gave no sign of life, {missed} times in a row"));
+        }
         Event::Log { server, level, data } => ui.detail(format_args!("{server} logs {level}: {data}")),
         Event::ToolsChanged { server, .. } => ui.detail(format_args!("{server} has other tools now")),
         Event::ResourcesChanged { server, .. } => ui.detail(format_args!("{server} has other resources now")),

@@ -162,6 +162,7 @@ fn exit_of(error: &Error) -> Exit {
         | Error::Timeout { .. }
         | Error::NotConnected { .. }
         | Error::Protocol { .. }
+        | Error::Unavailable { .. }
         | Error::UnknownOutcome { .. } => Exit::Unreachable,
         Error::Tool { .. }
         | Error::ToolFailed { .. }

@@ -246,6 +246,16 @@ pub enum Error {
         /// The last lines the server wrote to its standard error.
         stderr: StderrTail,
     },
+    /// The server failed again and again, and is left alone for a while. Nothing was sent.
+    #[error("server `{server}` is not asked at the moment: {reason}")]
+    Unavailable {
+        /// The server.
+        server: ServerName,
+        /// How often it failed, and how the last time.
+        reason: String,
+        /// When it is asked again.
+        retry_after: Duration,
+    },
     /// A model provider's answer is no answer.
     #[error("the answer, read as `{provider}`, cannot be used: {reason}")]
     Provider {
@@ -319,6 +329,7 @@ impl Error {
             Self::NotConnected { .. } => "not_connected",
             Self::Protocol { .. } => "protocol",
             Self::UnknownOutcome { .. } => "unknown_outcome",
+            Self::Unavailable { .. } => "unavailable",
             Self::Provider { .. } => "provider",
             Self::Cancelled { .. } => "cancelled",
             Self::Conflict { .. } => "conflict",
@@ -354,6 +365,7 @@ impl Error {
             | Self::Rpc { .. }
             | Self::Schema { .. }
             | Self::Protocol { .. }
+            | Self::Unavailable { .. }
             | Self::UnknownOutcome { .. } => Side::Server,
             Self::Audit { .. } | Self::Internal(_) => Side::Us,
         }
@@ -361,7 +373,7 @@ impl Error {
 
     /// Whether the same call may be made again and has a chance. A call that may have run is not retryable.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Connection { retryable: true, .. })
+        matches!(self, Self::Connection { retryable: true, .. } | Self::Unavailable { .. })
     }
 
     /// The next step for whoever reads the error.
@@ -401,6 +413,10 @@ impl Error {
             Self::Connection { retryable: true, .. } => {
                 Some("nothing was run; the call may be made again".into())
             }
+            Self::Unavailable { server, retry_after, .. } => Some(format!(
+                "nothing was sent; `{server}` is tried again after {}: call again then, and see why it fails",
+                in_ms(*retry_after)
+            )),
             Self::Audit { .. } => Some(
                 "nothing was sent; make room for the log or mend it (`wharf audit verify` says where it is), then call again"
                     .into(),

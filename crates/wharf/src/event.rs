@@ -6,6 +6,7 @@
 mod fact;
 mod meter;
 mod refusal;
+mod state;
 mod trail;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use crate::wire::Json;
 pub use fact::{Arguments, Fact, Kind, LARGEST_SHOWN, Named, Verdict};
 pub use meter::{BOUNDS, Counted, Label, Meter, OUTCOMES, Reading, Tally, TallyPlace, percentile};
 pub use refusal::Refusal;
+pub use state::{Circuit, State};
 pub use trail::{Batch, End, Entry, Facts, News, Trail};
 
 /// Something that happened.
@@ -38,6 +40,31 @@ pub enum Event {
         state: State,
         /// Why, in words.
         reason: Option<String>,
+    },
+    /// Calls of a server are refused at once from now on, or one is let through to see, or all are.
+    Circuit {
+        /// The server.
+        server: ServerName,
+        /// Whether it is asked.
+        circuit: Circuit,
+        /// Why, in words.
+        reason: Option<String>,
+    },
+    /// A call is made again: nothing of it had reached the server, or its tool may be run twice.
+    Retried {
+        /// The server.
+        server: ServerName,
+        /// The tool, by its original name.
+        tool: ToolName,
+        /// How the attempt before failed.
+        reason: String,
+    },
+    /// A server did not answer when it was asked for a sign of life, or does again.
+    Health {
+        /// The server.
+        server: ServerName,
+        /// How many signs in a row were missed; 0 if it is well again.
+        missed: u32,
     },
     /// A server's list of tools changed.
     ToolsChanged {
@@ -260,19 +287,6 @@ pub struct Redacted {
     told: Option<Json>,
 }
 
-/// What a connection is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// There is none.
-    Disconnected,
-    /// It is being made for the first time.
-    Connecting,
-    /// It works.
-    Connected,
-    /// It was lost and is being made again.
-    Reconnecting,
-}
-
 /// Where events go. Cheap to clone; publishing without a listener costs an atomic read.
 #[derive(Clone, Debug)]
 pub struct Bus(Arc<Channels>);
@@ -475,17 +489,5 @@ impl fmt::Display for Redacted {
 impl fmt::Debug for Redacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-impl State {
-    /// The state in a word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Disconnected => "disconnected",
-            Self::Connecting => "connecting",
-            Self::Connected => "connected",
-            Self::Reconnecting => "reconnecting",
-        }
     }
 }

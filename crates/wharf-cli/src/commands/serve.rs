@@ -13,7 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use wharf::Host;
 use wharf::ask::Decline;
 use wharf::config::ServerConfig;
-use wharf::event::{Event, State};
+use wharf::event::{Circuit, Event, State};
 use wharf::gateway::{Callers, Gateway, UnixDoor};
 
 use crate::app::{App, Interrupts, OpenHost, Setup, interrupted};
@@ -213,12 +213,21 @@ fn announced(app: &App, mut what: serde_json::Value) -> Result<bool> {
 /// Says which servers cannot be had, once for each reason: callers only see that something is missing.
 async fn tell_troubles(app: &App, host: &Host) {
     let (mut events, mut told) = (host.events().subscribe_but_calls(), HashSet::new());
+    let mut open = HashSet::new();
     loop {
         match events.recv().await {
             Ok(Event::State { server, state: State::Disconnected, reason: Some(reason) })
                 if told.len() < MOST_TOLD && told.insert((server.clone(), reason.clone())) =>
             {
                 app.ui.warn(format_args!("{server} cannot be had: {reason}"));
+            }
+            Ok(Event::Circuit { server, circuit: Circuit::Open, reason: Some(reason) }) => {
+                if open.insert(server.clone()) {
+                    app.ui.warn(format_args!("{server} is left alone for a while: {reason}"));
+                }
+            }
+            Ok(Event::Circuit { server, circuit: Circuit::Closed, .. }) if open.remove(&server) => {
+                app.ui.note(format_args!("{server} is asked again"));
             }
             Err(RecvError::Closed) => return std::future::pending().await,
             _ => {}

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use wharf::Error;
 use wharf::config::ServerConfig;
+use wharf::event::Circuit;
 use wharf::host::Docking;
 use wharf::names::ServerName;
 use wharf::session::Visibility;
@@ -42,7 +43,10 @@ impl Repl<'_> {
         let names: HashSet<ServerName> = connected.iter().map(|(config, _)| config.name.clone()).collect();
         let tools = self.session.snapshot();
         let up = connected.iter().map(|(config, visibility)| {
-            let state = self.session.berth(config.name.as_str()).map(|berth| berth.state().as_str());
+            let state = self.session.berth(config.name.as_str()).map(|berth| match berth.circuit() {
+                Circuit::Closed => berth.state().as_str(),
+                Circuit::Open | Circuit::HalfOpen => "left alone",
+            });
             Seen {
                 state: state.unwrap_or("disabled").to_owned(),
                 visibility: Some(*visibility),

@@ -18,4 +18,5 @@ pub use fetch::{
 };
 pub use relayed::{OnLog, Relayed};
 pub use schema::{Misfit, Validators, limits};
+pub(crate) use send::HARD_FACTOR;
 pub use send::{Call, OnProgress, send};

@@ -71,7 +71,7 @@ pub async fn send(
 }
 
 /// How far the hard limit lies behind the timeout, unless the caller says otherwise.
-const HARD_FACTOR: u32 = 20;
+pub(crate) const HARD_FACTOR: u32 = 20;
 
 fn params(call: &Call<'_>) -> Members {
     let mut params = Members::new();

@@ -17,7 +17,7 @@ use super::node::{Entry, Node, Span, Value};
 use super::problem::{Problem, shown};
 use super::server::{Connect, Origin, ServerConfig, Share, Transport};
 use super::source::Source;
-use super::{duration, oauth, sandbox, transport};
+use super::{duration, oauth, resilience, sandbox, transport};
 
 /// What an entry means.
 #[derive(Debug)]
@@ -121,6 +121,7 @@ impl<'a> Reader<'a> {
         server.connect = self.choice(&fields, "connect", &connect).unwrap_or_default();
         server.sandbox = sandbox::read(self, &fields);
         server.oauth = oauth::read(self, &fields)?;
+        server.resilience = resilience::read(self, &fields, &server.transport)?;
         server.origin =
             Origin::File { path: self.source.path.clone(), line: self.source.line_of(entry.key_span.start) };
         Some(Meaning::Server(Box::new(server)))

@@ -28,7 +28,7 @@ const fn field(name: &'static str, of: For) -> Field {
     Field { name, also: &[], in_json: &[], of }
 }
 
-static FIELDS: [Field; 21] = [
+static FIELDS: [Field; 28] = [
     field("command", For::Program),
     field("args", For::Program),
     Field { also: &["environment"], ..field("env", For::Program) },
@@ -50,6 +50,13 @@ static FIELDS: [Field; 21] = [
     field("share", For::Any),
     field("sandbox", For::Program),
     field("connect", For::Any),
+    field("breaker", For::Any),
+    field("idempotent", For::Any),
+    field("retries", For::Any),
+    Field { in_json: &["healthCheck"], ..field("health_check", For::Any) },
+    field("instances", For::Program),
+    field("replicas", For::Endpoint),
+    field("balance", For::Any),
 ];
 
 /// The field that only other clients have, under a name that no file can spell.
@@ -147,6 +154,10 @@ fn suggestion(key: &str) -> Option<String> {
         "prefix" => "tool_prefix",
         "socket" | "socket_path" | "socketPath" => "path",
         "shared" => "share",
+        "urls" => "replicas",
+        "circuit_breaker" => "breaker",
+        "retry" => "retries",
+        "heartbeat" | "ping" | "ping_interval" => "health_check",
         _ => {
             let names = FIELDS.iter().flat_map(|f| std::iter::once(f.name).chain(f.also.iter().copied()));
             let snake: String = key.chars().flat_map(snake_case).collect();

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::names::ServerName;
 use crate::secret::{Redactor, Secret, SecretUrl};
 
+use super::resilience::Resilience;
 use super::sandbox::SandboxSetting;
 
 /// A server to dock: how to start or reach it, and what may be seen of it.
@@ -40,6 +41,8 @@ pub struct ServerConfig {
     pub share: Option<Share>,
     /// How it is confined, if it is a program. `None` is the default profile.
     pub sandbox: Option<SandboxSetting>,
+    /// What is done when it fails.
+    pub resilience: Resilience,
     /// Who we are where somebody logs in at it.
     pub oauth: OAuth,
     /// Where it was written.
@@ -166,6 +169,7 @@ impl ServerConfig {
             disabled_tools: Vec::new(),
             connect: Connect::Lazy,
             share: None,
+            resilience: Resilience::default(),
             oauth: OAuth::default(),
             sandbox: None,
             origin: Origin::Given,
@@ -216,13 +220,37 @@ impl ServerConfig {
         }
     }
 
+    /// The configurations of the instances that there are beside the first.
+    pub(crate) fn others(&self) -> Vec<Self> {
+        let mut alone = self.clone();
+        (alone.resilience.instances, alone.resilience.replicas) = (1, Vec::new());
+        match &self.transport {
+            Transport::Stdio(_) => vec![alone; self.resilience.instances.saturating_sub(1)],
+            Transport::Http(_) | Transport::Sse(_) | Transport::WebSocket(_) => {
+                let at = |url: &SecretUrl| {
+                    let mut other = alone.clone();
+                    if let Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) =
+                        &mut other.transport
+                    {
+                        remote.url = url.clone();
+                    }
+                    other
+                };
+                self.resilience.replicas.iter().map(at).collect()
+            }
+            Transport::Unix(_) => Vec::new(),
+        }
+    }
+
     /// Erases this server's secrets from text.
     pub fn redactor(&self) -> Redactor {
         match &self.transport {
             Transport::Stdio(stdio) => Redactor::new(stdio.env.values().cloned()),
             Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
                 let headers = remote.headers.values().cloned();
-                Redactor::new(headers.chain(remote.url.secrets()).chain(self.oauth.client_secret.clone()))
+                let replicas = self.resilience.replicas.iter().flat_map(SecretUrl::secrets);
+                let addresses = remote.url.secrets().chain(replicas);
+                Redactor::new(headers.chain(addresses).chain(self.oauth.client_secret.clone()))
             }
             Transport::Unix(_) => Redactor::new([]),
         }
@@ -254,6 +282,7 @@ impl ServerConfig {
                     .headers
                     .iter()
                     .for_each(|(k, v)| [k.as_str(), v.expose()].into_iter().for_each(&mut part));
+                self.resilience.replicas.iter().for_each(|url| part(url.expose().as_str()));
                 part("oauth");
                 part(self.oauth.client_id.as_deref().unwrap_or_default());
                 part(self.oauth.client_metadata_url.as_ref().map_or("", Url::as_str));

@@ -284,23 +284,32 @@ fn passthrough(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Vec<Strin
 }
 
 fn remote(reader: &mut Reader<'_>, fields: &Fields<'_>, entry: &Entry, schemes: [&str; 2]) -> Option<Remote> {
-    let url = address(reader, fields, entry, schemes);
+    let text = filled(reader, fields, "url");
+    let url = text.and_then(|text| address(reader, "url", (text, &entry.node.span), schemes));
     let headers = headers(reader, fields);
     Some(Remote { url: url?, headers: headers? })
 }
 
-fn address(
+/// The schemes of an endpoint's addresses.
+pub(super) fn schemes(transport: &Transport) -> Option<[&'static str; 2]> {
+    match transport {
+        Transport::Http(_) | Transport::Sse(_) => Some(WEB),
+        Transport::WebSocket(_) => Some(WEBSOCKET),
+        Transport::Stdio(_) | Transport::Unix(_) => None,
+    }
+}
+
+/// An address that stands in a field.
+pub(super) fn address(
     reader: &mut Reader<'_>,
-    fields: &Fields<'_>,
-    entry: &Entry,
+    field: &str,
+    (text, span): (&str, &Span),
     schemes: [&str; 2],
 ) -> Option<SecretUrl> {
-    let text = filled(reader, fields, "url")?;
-    let span = &entry.node.span;
     let expanded = expand(reader, text, span)?;
     let url = match Url::parse(expanded.text.trim()) {
         Ok(url) => url,
-        Err(error) => return reader.wrong(span, format!("`url` is not an address: {error}")),
+        Err(error) => return reader.wrong(span, format!("`{field}` is not an address: {error}")),
     };
     let [secure, plain] = schemes;
     match url.scheme() {
@@ -310,10 +319,11 @@ fn address(
             reader.wrong_with(span, message, "use an address with `https:` or `http:`")
         }
         "ws" | "wss" | "http" | "https" | "unix" => {
-            let message = format!("`url` must start with `{secure}://` or `{plain}://` with this transport");
+            let message =
+                format!("`{field}` must start with `{secure}://` or `{plain}://` with this transport");
             reader.wrong_with(span, message, "leave `transport` out: the address says enough")
         }
-        _ => reader.wrong(span, format!("`url` must start with `{secure}://` or `{plain}://`")),
+        _ => reader.wrong(span, format!("`{field}` must start with `{secure}://` or `{plain}://`")),
     }
 }
 

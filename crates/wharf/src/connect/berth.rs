@@ -1,28 +1,34 @@
 //! A server's place: connected when it is needed, kept alive, made again when it is lost.
 
+mod health;
+mod remake;
+
+pub(crate) use remake::growing;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use super::Peer;
 use super::auth::Logins;
+use super::breaker::Breaker;
 use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
-use super::inbox::{Closed, Inbox};
+use super::inbox::Inbox;
 use super::monitor::Monitor;
 use super::stdio::Leaving;
 use super::waiting::later;
 use crate::config::{Connect, ServerConfig, Transport};
 use crate::error::{Error, Result};
-use crate::event::{Bus, Event, Fact, Kind, State, Trail};
+use crate::event::{Bus, Circuit, Event, Fact, State, Trail};
 use crate::mcp::Era;
 use crate::net::{HttpClient, NetOptions};
 use crate::policy::{Live, Policy};
@@ -87,6 +93,10 @@ struct Place {
     stop: watch::Sender<u64>,
     /// It was lost too often, and is not made again by itself.
     given_up: AtomicBool,
+    /// How many checks in a row its connection missed.
+    missed: AtomicU32,
+    /// Whether it is asked at all.
+    breaker: Arc<Breaker>,
 }
 
 struct Making {
@@ -94,6 +104,8 @@ struct Making {
     by_hand: bool,
     /// Losses since the connection last proved stable.
     losses: u32,
+    /// When making it failed the last time, and why: whoever waited for that need not try the same again.
+    failed: Option<(Instant, Error)>,
 }
 
 /// Why a connection is made.
@@ -113,11 +125,6 @@ struct Attempt<'a> {
     back: State,
     over: bool,
 }
-
-/// How often a lost connection is made again by itself.
-const RETRIES: u32 = 3;
-/// A connection that lived this long was a good one: the next loss counts as the first.
-const STABLE: Duration = Duration::from_secs(30);
 
 // === impl Dock ===
 
@@ -240,15 +247,18 @@ impl std::fmt::Debug for Dock {
 impl Berth {
     /// A place for a server. Nothing is started yet.
     pub fn new(config: Arc<ServerConfig>, dock: Arc<Dock>) -> Self {
+        let breaker = Arc::new(Breaker::new(&config, dock.events.clone()));
         Self(Arc::new(Place {
             config,
             dock,
             current: ArcSwapOption::empty(),
             number: AtomicU64::new(0),
             state: watch::channel(State::Disconnected).0,
-            making: Mutex::new(Making { by_hand: false, losses: 0 }),
+            making: Mutex::new(Making { by_hand: false, losses: 0, failed: None }),
             stop: watch::channel(0).0,
             given_up: AtomicBool::new(false),
+            missed: AtomicU32::new(0),
+            breaker,
         }))
     }
 
@@ -267,6 +277,22 @@ impl Berth {
         *self.0.state.borrow()
     }
 
+    /// Whether it is asked, or left alone because it fails again and again.
+    pub fn circuit(&self) -> Circuit {
+        self.0.breaker.circuit()
+    }
+
+    /// How many times in a row its connection gave no sign of life when it was asked for one.
+    pub fn missed_checks(&self) -> u32 {
+        self.0.missed.load(Ordering::Relaxed)
+    }
+
+    /// An error if a call would be refused now.
+    #[inline]
+    pub(crate) fn admits(&self) -> Result<()> {
+        self.0.breaker.admits()
+    }
+
     /// Whether there is a live connection.
     pub fn connected(&self) -> bool {
         self.live().is_some()
@@ -281,7 +307,8 @@ impl Berth {
     pub async fn connection(&self) -> Result<Connection> {
         match self.live() {
             Some(connection) => Ok(connection),
-            None => self.make(Why::Use).await,
+            // Boxed: most calls find a connection, and carry no room for making one.
+            None => self.make(Why::Use).boxed().await,
         }
     }
 
@@ -314,6 +341,7 @@ impl Berth {
 
     async fn make(&self, why: Why) -> Result<Connection> {
         let mut stop = self.0.stop.subscribe();
+        let asked = Instant::now();
         let mut making = self.0.making.lock().await;
         making.by_hand |= why == Why::ByHand;
         if let Some(connection) = self.live() {
@@ -328,6 +356,14 @@ impl Berth {
         if self.0.config.connect == Connect::Manual && !making.by_hand {
             return Err(Error::NotConnected { server: name.clone() });
         }
+        if let (Why::Use, Some((at, error))) = (why, &making.failed)
+            && *at > asked
+        {
+            return Err(error.clone());
+        }
+        // Whoever says so by hand is not refused, and what was lost is tried again by a clock of its own.
+        let passage = self.0.breaker.enter();
+        let passage = if why == Why::Use { Some(passage?) } else { passage.ok() };
         let attempt = Attempt::begin(&self.0, was);
         let opened = tokio::select! {
             biased;
@@ -336,15 +372,24 @@ impl Berth {
             }
             opened = self.0.dock.open(&self.0.config) => opened,
         };
+        if let Some(passage) = passage {
+            passage.connected(&opened);
+        }
+        making.failed = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
         match opened {
             Ok(connection) => {
+                connection.guard(&self.0.breaker);
                 self.0.put(Some(&connection));
                 self.0.given_up.store(false, Ordering::Release);
                 attempt.end(State::Connected, None);
                 connection.follow_changes();
                 self.0.dock.peer.connected(&connection);
+                self.0.missed.store(0, Ordering::Relaxed);
+                if let Some(every) = self.0.config.resilience.health_check.every(&self.0.config.transport) {
+                    tokio::spawn(health::look_after(Arc::downgrade(&self.0), connection.downgrade(), every));
+                }
                 let ended = (connection.number(), connection.ended());
-                tokio::spawn(watch_over(Arc::downgrade(&self.0), ended, Instant::now()));
+                tokio::spawn(remake::watch_over(Arc::downgrade(&self.0), ended, Instant::now()));
                 Ok(connection)
             }
             Err(error) => {
@@ -405,71 +450,4 @@ impl Drop for Attempt<'_> {
             self.place.tell(self.back, Some("whoever wanted it gave up".into()));
         }
     }
-}
-
-/// Waits for the end of a connection. One that was lost is made again, a few times; one that was closed is not.
-/// Boxed, because making a connection starts this and this makes connections.
-fn watch_over(
-    place: Weak<Place>,
-    (number, ended): (u64, impl Future<Output = Closed> + Send + 'static),
-    since: Instant,
-) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(async move {
-        let closed = ended.await;
-        if let Some(losses) = put_away(&place, number, &closed, since).await {
-            remake(place, losses).await;
-        }
-    })
-}
-
-/// Takes a connection that ended out of its place. Gives how often it was lost, if it is to be made again.
-async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Instant) -> Option<u32> {
-    let place = place.upgrade()?;
-    let mut making = place.making.lock().await;
-    // Somebody who could not wait may have put another one in its place, or it was disconnected by hand.
-    if place.current.load().as_ref().is_none_or(|current| current.number() != number) {
-        return None;
-    }
-    if closed.is_by_us() {
-        place.put(None);
-        place.tell(State::Disconnected, None);
-        return None;
-    }
-    place.tell(State::Reconnecting, Some(closed.reason.clone()));
-    place.dock.trail.record(|| Fact::new(Kind::Lost).of(&place.config.name).because(&closed.reason));
-    // A server that broke the protocol may still run.
-    if let Some(lost) = place.put(None) {
-        lost.close().await;
-    }
-    making.losses = if since.elapsed() >= STABLE { 1 } else { making.losses + 1 };
-    Some(making.losses)
-}
-
-async fn remake(place: Weak<Place>, losses: u32) {
-    let mut last = None;
-    for attempt in losses..=RETRIES {
-        let Some(first) = place.upgrade().map(|place| place.dock.retry_pause) else { return };
-        tokio::time::sleep(pause(first, attempt)).await;
-        let Some(place) = place.upgrade() else { return };
-        match Berth(place).make(Why::Lost).await {
-            // Made, or closed by hand meanwhile.
-            Ok(_) | Err(Error::NotConnected { .. } | Error::Cancelled { .. }) => return,
-            Err(error) => last = Some(error),
-        }
-    }
-    let Some(place) = place.upgrade() else { return };
-    let mut making = place.making.lock().await;
-    making.losses = 0;
-    if *place.state.borrow() == State::Reconnecting {
-        place.given_up.store(true, Ordering::Release);
-        let last = last.map_or_else(String::new, |error| format!("; the last time: {error}"));
-        place.tell(State::Disconnected, Some(format!("it was lost too often in a row{last}")));
-    }
-}
-
-/// The first pause, four times as long, sixteen times as long, each up to half as long again, so that many clients do
-/// not come back at once.
-fn pause(first: Duration, attempt: u32) -> Duration {
-    let base = first * 4_u32.pow(attempt.saturating_sub(1));
-    base + base.mul_f64(fastrand::f64() / 2.0)
 }

@@ -1,12 +1,13 @@
 //! A live connection: raw parameters in, raw result out, exactly one end for every request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::breaker::Breaker;
 use super::company::{Companion, Told};
 use super::inbox::{Closed, Failure, Inbox, Strays};
 use super::life::{Life, Progress};
@@ -37,6 +38,8 @@ pub(super) struct Live {
     pub(super) meta: Members,
     /// The same with the level of its log, where somebody wants one.
     pub(super) logging_meta: Rare<Members>,
+    /// Hears how calls end, and lets none through to a server that fails. Absent where nobody keeps the connection.
+    breaker: OnceLock<Arc<Breaker>>,
 }
 
 /// A link with its inbox, before and after the handshake.
@@ -119,8 +122,13 @@ impl Connection {
     pub(super) fn new(wire: Wire, info: ServerInfo, ours: (Json, Json), meta: Members) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let logging_meta = Rare::default();
-        Self(Arc::new(Held(Arc::new(Live { number, wire, info, ours, meta, logging_meta }))))
+        let (logging_meta, breaker) = (Rare::default(), OnceLock::new());
+        Self(Arc::new(Held(Arc::new(Live { number, wire, info, ours, meta, logging_meta, breaker }))))
+    }
+
+    /// From now on calls are let through by this, once and for all.
+    pub(super) fn guard(&self, breaker: &Arc<Breaker>) {
+        let _ = self.0.0.breaker.set(Arc::clone(breaker));
     }
 
     /// For tasks of the connection's own.
@@ -159,7 +167,19 @@ impl Connection {
     }
 
     /// Sends a request and waits for its end. Dropping the future cancels it, and the server is told.
-    pub async fn request(&self, mut request: Request<'_>) -> Result<Json> {
+    pub async fn request(&self, request: Request<'_>) -> Result<Json> {
+        match self.0.0.breaker.get().filter(|_| is_call(&request)) {
+            None => self.ask(request).await,
+            Some(breaker) => {
+                let passage = breaker.enter()?;
+                let ended = self.ask(request).await;
+                passage.called((self.number(), self.is_open()), &ended);
+                ended
+            }
+        }
+    }
+
+    async fn ask(&self, mut request: Request<'_>) -> Result<Json> {
         let modern = self.0.0.info.revision.era() == Era::Modern;
         let live = &self.0.0;
         if let Some(told) = request.told {
@@ -197,6 +217,16 @@ impl Connection {
         }
     }
 
+    /// Whether no call is under way on it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.0.wire.inbox.is_idle()
+    }
+
+    /// Gives it up: it is there, and nobody is at its other end.
+    pub(super) fn lose(&self, reason: String) {
+        self.0.0.wire.inbox.close(Closed { reason, protocol: false });
+    }
+
     /// Ends it politely, and waits until nothing is left. Closing twice is closing once.
     pub async fn close(&self) {
         self.0.0.wire.inbox.close(Closed::by_us());
@@ -207,6 +237,11 @@ impl Connection {
     pub(super) fn ended(&self) -> impl Future<Output = Closed> + Send + 'static {
         let inbox = Arc::clone(&self.0.0.wire.inbox);
         async move { inbox.until_closed().await }
+    }
+
+    /// For how much longer the server wants to be left alone, if it said so.
+    pub(crate) fn asked_to_wait(&self) -> Option<Duration> {
+        self.0.0.wire.inbox.asked_to_wait()
     }
 
     /// The last lines of its standard error.
@@ -302,6 +337,9 @@ impl Wire {
     }
 
     pub(super) fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {
+        if let LinkFailure::Status { retry_after: Some(wait), .. } = &failure {
+            self.inbox.rest(*wait);
+        }
         match failure {
             LinkFailure::NotSent(reason) => self.not_sent(reason),
             LinkFailure::Barred(error) => *error,
@@ -310,7 +348,7 @@ impl Wire {
             LinkFailure::SessionExpired => {
                 self.not_sent("the server does not know our session any more".into())
             }
-            LinkFailure::Status { status: status @ (401 | 403), challenge, body } => Error::Auth {
+            LinkFailure::Status { status: status @ (401 | 403), challenge, body, .. } => Error::Auth {
                 server: self.server.clone(),
                 reason: format!("HTTP status {status} {}", challenge.unwrap_or(body)).trim_end().to_owned(),
             },
@@ -347,6 +385,11 @@ impl Wire {
         let (server, method) = (self.server.clone(), request.method.to_owned());
         Error::UnknownOutcome { server, method, reason, stderr: self.link.stderr() }
     }
+}
+
+/// Whether a caller waits for it. Lists and signs of life are our own.
+fn is_call(request: &Request<'_>) -> bool {
+    request.tool.is_some() || matches!(request.method, method::RESOURCES_READ | method::PROMPTS_GET)
 }
 
 fn status_reason(status: u16, body: &str) -> String {

@@ -5,6 +5,7 @@ mod news;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use super::life::Life;
 use super::monitor::Monitor;
 use super::reader::Bell;
+use super::waiting::later;
 use super::{Companion, Peer};
 use crate::mcp::{code, method};
 use crate::names::ServerName;
@@ -43,6 +45,8 @@ pub(crate) struct Inbox {
     asking: Arc<Semaphore>,
     /// When a question of the server was last answered.
     answered: Arc<Mutex<Option<Instant>>>,
+    /// Until when the server wants to be left alone.
+    rests: Mutex<Option<Instant>>,
     pub(crate) monitor: Monitor,
 }
 
@@ -113,6 +117,7 @@ impl Inbox {
             counters: Counters::default(),
             asking: Arc::new(Semaphore::new(ASKING)),
             answered: Arc::default(),
+            rests: Mutex::default(),
             monitor,
         })
     }
@@ -363,6 +368,17 @@ impl Inbox {
     /// When a question of the server was last answered: from then on it has its time again.
     pub(crate) fn last_answered(&self) -> Option<Instant> {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server wants to be left alone for so long.
+    pub(super) fn rest(&self, time: Duration) {
+        *self.rests.lock().unwrap_or_else(PoisonError::into_inner) = Some(later(Instant::now(), time));
+    }
+
+    /// For how much longer the server wants to be left alone.
+    pub(super) fn asked_to_wait(&self) -> Option<Duration> {
+        let until = (*self.rests.lock().unwrap_or_else(PoisonError::into_inner))?;
+        until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
     fn answer(&self, id: &Json, outcome: &Result<Json, RpcError>) {

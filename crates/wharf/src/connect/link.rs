@@ -1,5 +1,7 @@
 //! The seam between a connection and what carries its bytes.
 
+use std::time::Duration;
+
 use super::http::HttpLink;
 use super::pipe::PipeLink;
 use super::reader::Turn;
@@ -58,6 +60,8 @@ pub(crate) enum LinkFailure {
         body: String,
         /// Its `WWW-Authenticate` header.
         challenge: Option<String>,
+        /// How long it wants to be left alone.
+        retry_after: Option<Duration>,
     },
     /// The server does not know our session any more. The request was not run.
     SessionExpired,

@@ -6,6 +6,7 @@
 
 mod auth;
 mod berth;
+mod breaker;
 mod company;
 mod connection;
 mod era;
@@ -34,6 +35,7 @@ pub use auth::{
     Lock, LoggedOut, LoginNotes, LoginState, Logins, Loopback, Outline, Page, SealedFiles, TokenMemory,
     TokenStore, Visiting, Visitor,
 };
+pub(crate) use berth::growing;
 pub use berth::{Berth, Dock};
 pub use company::{Companion, Told};
 pub use connection::{Connection, Request};

@@ -37,6 +37,12 @@ impl Pool {
         berths.entry(key).or_insert_with(new).clone()
     }
 
+    /// The places of the instances that there are beside the first.
+    pub(crate) fn others(&self, config: &ServerConfig) -> Vec<Berth> {
+        let others = config.others().into_iter().enumerate();
+        others.map(|(number, other)| self.lane(&other, INSTANCES + number)).collect()
+    }
+
     /// A place that nobody else finds. Its connection closes with its last user.
     pub(crate) fn unlisted(&self, config: &ServerConfig) -> Berth {
         Berth::new(Arc::new(config.clone()), Arc::clone(&self.dock))
@@ -59,15 +65,20 @@ impl Pool {
 
     /// This configuration is not used any more. Its connection closes with its last user.
     pub fn forget(&self, config: &ServerConfig) {
-        self.forget_lanes(config, 1);
+        self.forget_lane(config, 0);
+        let others = config.others().into_iter().enumerate();
+        others.for_each(|(number, other)| self.forget_lane(&other, INSTANCES + number));
     }
 
-    /// The same for so many places of one configuration.
-    pub(crate) fn forget_lanes(&self, config: &ServerConfig, count: usize) {
+    /// The same for one of several places of one configuration.
+    pub(crate) fn forget_lane(&self, config: &ServerConfig, number: usize) {
         let mut berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..count).for_each(|number| drop(berths.remove(&key(config, number))));
+        berths.remove(&key(config, number));
     }
 }
+
+/// Further instances have numbers of their own.
+const INSTANCES: usize = 100;
 
 fn key(config: &ServerConfig, number: usize) -> [u8; 32] {
     let mut key = config.identity();

@@ -200,8 +200,9 @@ pub(super) fn refuse(status: StatusCode, error: &RpcError) -> Reply {
 
 /// There is too much to do: what the protocol says of it, and what HTTP does.
 pub(super) fn overloaded(id: &Json, error: &RpcError) -> Reply {
-    let wait = limits::retry_after(error).unwrap_or_default();
-    let mut reply = message(StatusCode::TOO_MANY_REQUESTS, response_error(id, error));
+    let (status, wait) =
+        limits::retry_after(error).unwrap_or((StatusCode::TOO_MANY_REQUESTS, Duration::ZERO));
+    let mut reply = message(status, response_error(id, error));
     let seconds = wait.as_millis().div_ceil(1000).max(1).to_string();
     if let Ok(seconds) = HeaderValue::from_str(&seconds) {
         reply.headers_mut().insert(RETRY_AFTER, seconds);

@@ -333,8 +333,11 @@ pub(super) fn told(error: Error) -> RpcError {
     match error {
         Error::Tool { rpc, .. } | Error::Rpc { rpc, .. } if is_passed_on(rpc.code) => rpc,
         error => {
-            let data =
+            let mut data =
                 json!({ "kind": error.kind(), "retryable": error.is_retryable(), "hint": error.hint() });
+            if let Error::Unavailable { retry_after, .. } = &error {
+                data["retryAfterMs"] = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).into();
+            }
             RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, error.to_string()) }
         }
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use http::StatusCode;
 use indexmap::IndexMap;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -115,6 +116,8 @@ struct Place<'a> {
 const REMEMBERED: usize = 4096;
 /// What programs know the error by.
 const KIND: &str = "overloaded";
+/// The same where one server is left alone for a while: then it is not the caller who does too much.
+const UNAVAILABLE: &str = "unavailable";
 /// How soon a queue may have moved.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -397,9 +400,15 @@ impl From<Overloaded> for RpcError {
     }
 }
 
-/// When it may be worth asking again, if an error says that there is too much to do.
-pub(super) fn retry_after(error: &RpcError) -> Option<Duration> {
+/// When it may be worth asking again, and what HTTP calls it, if an error says that there is too much to do or that its
+/// server is left alone.
+pub(super) fn retry_after(error: &RpcError) -> Option<(StatusCode, Duration)> {
     let [kind, wait] = error.data.as_ref()?.pick(["kind", "retryAfterMs"]);
     let kind: String = kind?.to().ok()?;
-    (kind == KIND).then_some(Duration::from_millis(wait?.to().ok()?))
+    let status = match kind.as_str() {
+        KIND => StatusCode::TOO_MANY_REQUESTS,
+        UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
+        _ => return None,
+    };
+    Some((status, Duration::from_millis(wait?.to().ok()?)))
 }

@@ -62,7 +62,7 @@ impl Host {
 
 /// From its connection, from what an earlier run saw, or from a new connection.
 async fn declared_by(server: &Server, known: bool) -> Option<Declared> {
-    if let Some(connection) = server.berth.live() {
+    if let Some(connection) = server.live() {
         return Some(Declared::of(&connection));
     }
     if let Some(pinned) = server.recalled() {

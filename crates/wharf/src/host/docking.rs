@@ -32,7 +32,7 @@ impl Opening {
     /// It will not arrive. Waits until nothing of it is left.
     pub(super) async fn give_up(self) {
         if !self.scope.uses(&self.server) {
-            self.server.berth.disconnect().await;
+            self.server.disconnect().await;
         }
     }
 }
@@ -85,7 +85,7 @@ impl Scope {
             self.registry.remove(&server.config.name);
             self.pool.forget(&server.config);
         }
-        server.berth.disconnect().await;
+        server.disconnect().await;
         true
     }
 

@@ -35,6 +35,11 @@ impl Duty {
         came.is_ok().then_some(User(self))
     }
 
+    /// How many use it now.
+    pub(super) fn count(&self) -> usize {
+        self.using.load(Ordering::Relaxed) / USER
+    }
+
     /// Nobody new may use it.
     pub(super) fn end(&self) {
         self.using.fetch_or(OVER, Ordering::AcqRel);

@@ -41,7 +41,7 @@ impl Ensemble {
     pub(super) async fn open(host: &Host, name: &str) -> Result<Self> {
         let server = host.scope.server(name)?;
         let listing = host.tools_of(name).await?;
-        let connection = server.berth.connection().await?;
+        let connection = server.any_connection().await?;
         let routes =
             listing.snapshot.tools().iter().filter(|r| r.is_of(&server.config.name)).cloned().collect();
         Ok(Self { host: host.clone(), config: Arc::clone(&server.config), connection, routes })
@@ -80,7 +80,7 @@ impl Ensemble {
 
     /// Closes the server's connection. It is made again when it is needed.
     pub async fn disconnect(&self) -> Result<()> {
-        self.host.scope.server(self.config.name.as_str())?.berth.disconnect().await;
+        self.host.scope.server(self.config.name.as_str())?.disconnect().await;
         Ok(())
     }
 }

@@ -10,12 +10,10 @@ use futures_util::StreamExt;
 
 use super::server::Server;
 use super::{Host, STARTING};
-use crate::connect::{Connection, Request};
-use crate::error::{Error, Result};
-use crate::event::State;
-use crate::mcp::{Era, method};
+use crate::connect::Berth;
+use crate::error::Result;
+use crate::event::{Circuit, State};
 use crate::names::ServerName;
-use crate::wire::Members;
 
 /// How a server is that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,41 +25,76 @@ pub enum Health {
     Reconnected,
 }
 
+/// How a server is at the moment, as far as is known without asking it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Condition {
+    /// The server.
+    pub server: ServerName,
+    /// How many calls are under way, those that wait for leave or for a connection too.
+    pub in_flight: usize,
+    /// Its instances: mostly one.
+    pub instances: Vec<Instance>,
+}
+
+/// How one instance of a server is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Instance {
+    /// What its connection is doing.
+    pub state: State,
+    /// Whether it is asked, or left alone because it fails.
+    pub circuit: Circuit,
+    /// How many times in a row it gave no sign of life.
+    pub missed_checks: u32,
+    /// It was lost too often to be connected again before somebody needs it.
+    pub given_up: bool,
+}
+
 impl Host {
+    /// How the servers that can be seen from here are. Nobody is asked.
+    pub fn conditions(&self) -> Vec<Condition> {
+        let of = |server: Arc<Server>| Condition {
+            server: server.config.name.clone(),
+            in_flight: server.duty().count(),
+            instances: server.berths().iter().map(Instance::of).collect(),
+        };
+        self.scope.all_servers().into_iter().map(of).collect()
+    }
+
     /// Asks every server that has a connection, or lost it, for a sign of life. What was lost is connected again; an
     /// error is a server that is gone, or silent for as long as a call may be. Nothing is started that nobody used yet or
-    /// that was disconnected on purpose.
+    /// that was disconnected on purpose. A server with several instances stands there once for each of these.
     pub async fn check_connections(&self) -> Vec<(ServerName, Result<Health>)> {
-        let asked = self.scope.all_servers().into_iter().filter(|server| {
-            server.config.enabled
-                && (matches!(server.berth.state(), State::Connected | State::Reconnecting)
-                    || server.berth.is_given_up())
+        let enabled = self.scope.all_servers().into_iter().filter(|server| server.config.enabled);
+        let asked = enabled.flat_map(|server| server.berths()).filter(|berth| {
+            matches!(berth.state(), State::Connected | State::Reconnecting) || berth.is_given_up()
         });
-        let checks = asked.map(|server| async move { (server.config.name.clone(), check(&server).await) });
+        let checks = asked.map(|berth| async move { (berth.config().name.clone(), check(&berth).await) });
         futures_util::stream::iter(checks).buffered(STARTING).collect().await
     }
 }
 
-async fn check(server: &Arc<Server>) -> Result<Health> {
-    if let Some(connection) = server.berth.live() {
-        match sign_of_life(&connection, server).await {
+impl Instance {
+    fn of(berth: &Berth) -> Self {
+        Self {
+            state: berth.state(),
+            circuit: berth.circuit(),
+            missed_checks: berth.missed_checks(),
+            given_up: berth.is_given_up(),
+        }
+    }
+}
+
+async fn check(berth: &Berth) -> Result<Health> {
+    let timeout = berth.config().timeout;
+    if let Some(connection) = berth.live() {
+        match connection.sign_of_life(timeout).await {
             // Lost only now, or noticed only now.
             Err(error) if !connection.is_open() && error.is_retryable() => {}
             answered => return answered.map(|()| Health::Alive),
         }
     }
-    let connection = server.berth.connection().await?;
-    sign_of_life(&connection, server).await.map(|()| Health::Reconnected)
-}
-
-/// The smallest question of its era. A server that refuses it has answered.
-async fn sign_of_life(connection: &Connection, server: &Server) -> Result<()> {
-    let method = match connection.info().revision.era() {
-        Era::Legacy => method::PING,
-        Era::Modern => method::DISCOVER,
-    };
-    match connection.request(Request::new(method, Members::new(), server.config.timeout)).await {
-        Ok(_) | Err(Error::Rpc { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
+    let connection = berth.connection().await?;
+    connection.sign_of_life(timeout).await.map(|()| Health::Reconnected)
 }

@@ -114,7 +114,7 @@ pub(super) fn shown<T: Listed>(server: &Server, list: Offered<T>) -> Offered<T> 
 /// A server's tools as they are known, and why they could not be asked for.
 async fn known_tools(server: &Arc<Server>, peer: &Arc<HostPeer>) -> (Option<Seen>, Option<Error>) {
     let last = server.last_tools();
-    if !server.berth.connected() {
+    if !server.live().is_some() {
         if let Some(trouble) = out_of_reach(server, last.is_some()) {
             return (last, Some(trouble));
         }
@@ -142,7 +142,7 @@ async fn known_list<T: Listed>(
         Last::Seen(list) => Some(list),
         Last::Unknown => None,
     };
-    if !server.berth.connected() {
+    if !server.live().is_some() {
         if let Some(trouble) = out_of_reach(server, last.is_some()) {
             return (last, Some(trouble));
         }
@@ -173,7 +173,7 @@ fn last_list<T: Listed>(server: &Server) -> Last<T> {
     if let Some(list) = T::shelf(server).last() {
         return Last::Seen(list);
     }
-    if server.berth.connected() {
+    if server.live().is_some() {
         return Last::Unknown;
     }
     let Some(pinned) = server.recalled() else { return Last::Unknown };

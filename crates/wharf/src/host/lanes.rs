@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::fleet::Aboard;
 use super::scope::Scope;
 use super::server::Server;
 use crate::call::Relayed;
@@ -27,6 +28,9 @@ pub(super) struct Lanes {
     places: Arc<Semaphore>,
     /// How long calls may go on at a server that is taken away.
     drain: Duration,
+    /// How many scopes there were, and which of them this one is: each stays at another instance of a server.
+    scopes: Arc<AtomicUsize>,
+    number: usize,
 }
 
 /// The way of one request, held until its end.
@@ -35,6 +39,8 @@ pub(super) struct Way {
     /// Whether nobody else's requests go over it.
     pub(super) private: bool,
     hold: Option<Hold>,
+    /// At which of several instances.
+    aboard: Option<Aboard>,
 }
 
 /// A connection to a server that one scope has to itself.
@@ -73,20 +79,23 @@ const LANES: usize = 128;
 
 impl Lanes {
     pub(super) fn new(drain: Duration) -> Self {
-        Self { by_config: Mutex::default(), places: Arc::new(Semaphore::new(LANES)), drain }
+        let places = Arc::new(Semaphore::new(LANES));
+        Self { by_config: Mutex::default(), places, drain, scopes: Arc::default(), number: 0 }
     }
 
     /// No lanes yet, for another scope of the same host.
     pub(super) fn beside(&self) -> Self {
-        Self { by_config: Mutex::default(), places: Arc::clone(&self.places), drain: self.drain }
+        let (places, scopes) = (Arc::clone(&self.places), Arc::clone(&self.scopes));
+        let number = scopes.fetch_add(1, Ordering::Relaxed);
+        Self { by_config: Mutex::default(), places, drain: self.drain, scopes, number }
     }
 
     /// The first lane to a server. Nothing is started yet.
-    pub(super) fn first(&self, config: &ServerConfig, pool: &Pool) -> Arc<Lane> {
+    pub(super) fn first(&self, server: &Server, pool: &Pool) -> Arc<Lane> {
         let mut lanes = self.lock();
-        let lanes = lanes.entry(config.identity()).or_default();
+        let lanes = lanes.entry(server.config.identity()).or_default();
         if lanes.is_empty() {
-            lanes.push(Arc::new(Lane::new(pool.lane(config, 0), &self.places)));
+            lanes.push(Arc::new(Lane::new(pool.lane(self.instance(server, &[]), 0), &self.places)));
         }
         Arc::clone(&lanes[0])
     }
@@ -107,7 +116,7 @@ impl Lanes {
             match lanes.iter().find_map(free) {
                 Some(found) => found,
                 None if has_room(lanes) => {
-                    let berth = pool.lane(&server.config, lanes.len());
+                    let berth = pool.lane(self.instance(server, lanes), lanes.len());
                     let lane = Arc::new(Lane::new(berth, &self.places));
                     let turn = alone.then(|| Arc::clone(&lane.turn).try_lock_owned().ok()).flatten();
                     lanes.push(Arc::clone(&lane));
@@ -124,6 +133,15 @@ impl Lanes {
         };
         hold.lane.lock().asking = alone.then(|| Arc::clone(&relayed.asking));
         Ok(hold)
+    }
+
+    /// The instance that the lanes of this scope lead to: the same for all of them.
+    fn instance<'a>(&self, server: &'a Server, lanes: &'a [Arc<Lane>]) -> &'a ServerConfig {
+        if let Some(lane) = lanes.first() {
+            return lane.berth.config();
+        }
+        let server = server.view.as_ref().map_or(server, |view| &view.of);
+        server.fleet.as_ref().map_or(&server.config, |fleet| fleet.stay(self.number))
     }
 
     /// Closes what was not used for so long. It is made again when it is needed.
@@ -143,7 +161,7 @@ impl Lanes {
     /// calls at it have ended.
     pub(super) fn leave(&self, server: Arc<Server>, pool: &Pool) {
         let lanes = self.lock().remove(&server.config.identity()).unwrap_or_default();
-        pool.forget_lanes(&server.config, lanes.len());
+        lanes.iter().enumerate().for_each(|(number, lane)| pool.forget_lane(lane.berth.config(), number));
         let drain = self.drain;
         // Without a runtime nothing is under way: they close with their last users.
         if let (false, Ok(runtime)) = (lanes.is_empty(), tokio::runtime::Handle::try_current()) {
@@ -259,12 +277,22 @@ impl Drop for Hold {
 // === impl Way ===
 
 impl Way {
-    fn shared(connection: Connection) -> Self {
-        Self { connection, private: false, hold: None }
+    fn shared((connection, aboard): (Connection, Option<Aboard>)) -> Self {
+        Self { connection, private: false, hold: None, aboard }
     }
 
-    /// The same way over a fresh connection.
+    /// Whether there are other instances to go to.
+    pub(super) fn has_others(&self) -> bool {
+        self.aboard.is_some()
+    }
+
+    /// The same way over a fresh connection, or to another instance where there are several.
     pub(super) async fn again(&mut self, server: &Server) -> Result<()> {
+        if let Some(aboard) = &self.aboard {
+            let (connection, aboard) = aboard.move_on(server).await?;
+            (self.connection, self.aboard) = (connection, Some(aboard));
+            return Ok(());
+        }
         self.connection = match &self.hold {
             Some(hold) => hold.connection().await?,
             None => server.berth.connection().await?,
@@ -278,10 +306,10 @@ impl Way {
 impl Scope {
     /// The way of most of the program's own requests: over the connection that is there.
     pub(super) fn short_way(&self, server: &Server, relayed: bool) -> Option<Way> {
-        if relayed || server.view.is_some() || self.agent.is_some() {
+        if relayed || server.view.is_some() || self.agent.is_some() || server.fleet.is_some() {
             return None;
         }
-        server.berth.live().map(Way::shared)
+        server.berth.live().map(|connection| Way::shared((connection, None)))
     }
 
     /// The way to a server for a request, which may be made for somebody else.
@@ -295,18 +323,20 @@ impl Scope {
         }
         let Some(relayed) = relayed.filter(|_| self.agent.is_some() && !self.owns(server)) else {
             let private = self.agent.is_some() && self.owns(server);
-            return Ok(Way { private, ..Way::shared(server.berth.connection().await?) });
+            return Ok(Way { private, ..Way::shared(server.board(&self.lanes.places).await?) });
         };
         match server.config.share {
-            Some(Share::All) => return Ok(Way::shared(server.berth.connection().await?)),
+            Some(Share::All) => return Ok(Way::shared(server.board(&self.lanes.places).await?)),
             Some(Share::Never) => return self.once(server).await,
             Some(Share::PerCaller) => {}
-            None if relayed.asks_nothing() => return Ok(Way::shared(server.berth.connection().await?)),
+            None if relayed.asks_nothing() => {
+                return Ok(Way::shared(server.board(&self.lanes.places).await?));
+            }
             None if self.pool.dock().known_era(&server.config) == Some(Era::Legacy) => {}
             None => {
-                let connection = server.berth.connection().await?;
-                if connection.info().revision.era() == Era::Modern {
-                    return Ok(Way::shared(connection));
+                let way = server.board(&self.lanes.places).await?;
+                if way.0.info().revision.era() == Era::Modern {
+                    return Ok(Way::shared(way));
                 }
             }
         }
@@ -322,5 +352,5 @@ impl Scope {
 
 async fn enter(hold: Hold) -> Result<Way> {
     let connection = hold.connection().await?;
-    Ok(Way { connection, private: true, hold: Some(hold) })
+    Ok(Way { connection, private: true, hold: Some(hold), aboard: None })
 }

@@ -3,6 +3,7 @@
 //! In: servers, policy, who answers questions, and the world they live in. Out: a [`Host`] that lists and calls tools.
 //! The host orders the rooms and decides nothing itself: every judgement is `policy`'s, every byte is `connect`'s.
 
+mod again;
 mod builder;
 mod consent;
 mod context;
@@ -10,6 +11,7 @@ mod declared;
 mod docking;
 mod duty;
 mod ensemble;
+mod fleet;
 mod health;
 mod known;
 mod lanes;
@@ -38,7 +40,7 @@ pub use builder::HostBuilder;
 pub use context::Context;
 pub(crate) use declared::Declared;
 pub use ensemble::{Callable, Ensemble};
-pub use health::Health;
+pub use health::{Condition, Health, Instance};
 pub use load::{Load, LoadAll};
 pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
 pub use offers::Everywhere;

@@ -230,7 +230,7 @@ impl Host {
         let server = self.scope.settled(self.scope.whole_server(server)?).await;
         let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
         let _held = server.hold()?;
-        let connection = server.berth.connection().await?;
+        let connection = server.any_connection().await?;
         if server.is_unconfirmed(server.is_locked()) {
             let (host, server) = (self.clone(), Arc::clone(&server));
             // What fails is found out when somebody needs a tool.
@@ -238,7 +238,7 @@ impl Host {
         }
         match ask(Arc::clone(&server), connection.clone()).await {
             Err(error) if error.is_retryable() && !connection.is_open() => {
-                let connection = server.berth.connection().await?;
+                let connection = server.any_connection().await?;
                 ask(Arc::clone(&server), connection).await
             }
             ended => ended,

@@ -222,7 +222,7 @@ impl Scope {
         for server in self.servers.load().values().map(Arc::clone) {
             tokio::spawn(async move {
                 server.duty().idle(drain).await;
-                server.berth.disconnect().await;
+                server.disconnect().await;
             });
         }
     }
@@ -234,7 +234,7 @@ impl Scope {
         let scope = Arc::downgrade(self);
         tokio::spawn(async move {
             server.duty().idle(drain).await;
-            server.berth.disconnect().await;
+            server.disconnect().await;
             if let Some(scope) = scope.upgrade() {
                 scope.leaving().retain(|known| !Arc::ptr_eq(known, &server));
             }
@@ -265,6 +265,7 @@ impl Likeness {
             share,
             oauth,
             sandbox,
+            resilience,
             origin,
         } = one;
         let same_connection = one.identity() == other.identity()
@@ -275,11 +276,13 @@ impl Likeness {
             && *share == other.share
             && *oauth == other.oauth
             && *sandbox == other.sandbox
+            && resilience.connects_like(&other.resilience)
             && is_same_place(origin, &other.origin);
         let same_view = *timeout == other.timeout
             && *tool_prefix == other.tool_prefix
             && *enabled_tools == other.enabled_tools
-            && *disabled_tools == other.disabled_tools;
+            && *disabled_tools == other.disabled_tools
+            && resilience.retries_like(&other.resilience);
         match (same_connection, same_view) {
             (true, true) => Self::Same,
             (true, false) => Self::SameConnection,

@@ -16,7 +16,7 @@ use super::scope::{Reducer, Target, gone};
 use super::server::Server;
 use super::trace::Errand;
 use super::{CallOptions, Host};
-use crate::call::{self, Call, Misfit, OnProgress};
+use crate::call::{Call, HARD_FACTOR, Misfit, OnProgress};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
@@ -27,8 +27,6 @@ use crate::registry::{Route, Snapshot, Source};
 use crate::session::Transaction;
 use crate::wire::Json;
 
-/// How far the hard limit lies behind the timeout, unless the caller says otherwise.
-const HARD_FACTOR: u32 = 20;
 /// How many reports of progress may wait for a slow listener.
 const PROGRESS_WAITING: usize = 64;
 /// A timeout that nobody reaches.
@@ -109,6 +107,7 @@ impl Host {
         let mut policy = self.core.policy.now();
         let mut locked = policy.is_locked(&server.config.name);
         let mut decision = self.judge_by(&policy, caller, &subject, tool)?;
+        server.admits()?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
         let mut definition = self.confirmed(server, route, locked).await?;
         let subject = server.subject(&definition);
@@ -145,17 +144,7 @@ impl Host {
         let tool = &definition;
         let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, relayed, private };
         self.taint(&policy, &server.config.name, &definition.name);
-        let mut on_progress = options.on_progress.take();
-        let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
-        let ended = match call::send(&way.connection, &call, asker, first).await {
-            // It certainly never reached the server, so it may go once more over a fresh connection.
-            Err(error) if error.is_retryable() && !way.connection.is_open() => {
-                way.again(server).boxed().await?;
-                call::send(&way.connection, &call, asker, on_progress).await
-            }
-            ended => ended,
-        };
-        let raw = ended?;
+        let raw = self.send((server, &mut way), &call, asker, options.on_progress.take()).await?;
         self.check_output(server, &definition, &raw).await?;
         Ok(raw)
     }

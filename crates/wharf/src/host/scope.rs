@@ -310,7 +310,7 @@ impl Scope {
         let servers = self.servers.load_full();
         let leaving = self.leaving().clone();
         let all = servers.values().chain(&leaving);
-        futures_util::future::join_all(all.map(|server| server.berth.disconnect())).await;
+        futures_util::future::join_all(all.map(|server| server.disconnect())).await;
         self.lanes.disconnect().await;
         self.pool.close().await;
     }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::duty::Duty;
+use super::fleet::Fleet;
 use super::lanes::{Hold, Lane};
 use super::peer::HostPeer;
 use super::pins::Pins;
@@ -36,6 +37,8 @@ pub(super) struct Server {
     /// What the program itself demands of a call, by tool.
     pub(super) demands: Rare<HashMap<ToolName, Demand>>,
     pub(super) berth: Berth,
+    /// All its instances, where there is more than one.
+    pub(super) fleet: Option<Arc<Fleet>>,
     /// Where it is kept which of its tools cannot be used.
     trail: Trail,
     /// If it is what one caller sees of a shared server.
@@ -84,6 +87,7 @@ const LOCKED_LOOK: Duration = Duration::from_secs(60);
 impl Server {
     pub(super) fn new(config: Arc<ServerConfig>, pool: &Pool, store: Option<&Arc<dyn CatalogStore>>) -> Self {
         let berth = pool.berth(&config);
+        let fleet = Fleet::of(&config, &berth, pool);
         let (identity, redactor) = (Identity::Server(config.identity()), pool.dock().redactor(&config));
         let pins = store
             .map(|store| Pins::new(Arc::clone(store), &config, &pool.dock().environment, redactor.clone()));
@@ -93,6 +97,7 @@ impl Server {
             redactor,
             demands: Rare::default(),
             berth,
+            fleet,
             trail: pool.dock().trail.clone(),
             view: None,
             duty: Duty::default(),
@@ -116,6 +121,7 @@ impl Server {
             redactor: of.redactor.clone(),
             demands: Rare::default(),
             berth: lane.berth.clone(),
+            fleet: None,
             trail: of.trail.clone(),
             view: Some(View { of: Arc::clone(of), lane }),
             duty: Duty::default(),
@@ -213,7 +219,7 @@ impl Server {
         if self.pins.is_none() && !locked {
             return false;
         }
-        self.is_doubtful(locked) || !self.tools.is_of(self.berth.number())
+        self.is_doubtful(locked) || !self.was_seen_here()
     }
 
     /// Whether its tools may have changed without a word, where that matters: it is held to what was accepted, and has
@@ -248,7 +254,7 @@ impl Server {
     /// The live connection, made now if there is none.
     pub(super) async fn connection(&self) -> Result<Connection> {
         let _held = self.hold()?;
-        match self.berth.connection().await {
+        match self.any_connection().await {
             Ok(connection) => Ok(connection),
             Err(error) => self.note(Err(error)),
         }
@@ -256,7 +262,7 @@ impl Server {
 
     /// Why it cannot be reached, as far as is known without trying.
     pub(super) fn trouble(&self) -> Option<Error> {
-        if self.berth.connected() {
+        if self.live().is_some() {
             return None;
         }
         let lost = |reason: &str, retryable| Error::Connection {
@@ -266,7 +272,7 @@ impl Server {
             stderr: StderrTail::default(),
             retryable,
         };
-        match self.berth.state() {
+        match self.state() {
             State::Reconnecting => {
                 return Some(lost("its connection was lost and is being made again", true));
             }

@@ -158,7 +158,7 @@ impl Scope {
     /// The era of a server, as far as is known without asking it.
     fn era_of(&self, server: &Arc<Server>) -> Option<Era> {
         let known = self.pool.dock().known_era(&server.config);
-        let live = || server.berth.live().map(|connection| connection.info().revision.era());
+        let live = || server.live().map(|connection| connection.info().revision.era());
         let recalled = |server: &Server| server.recalled().map(|pinned| pinned.revision.era());
         known.or_else(live).or_else(|| recalled(server)).or_else(|| recalled(&self.view_of(server)))
     }
@@ -191,7 +191,7 @@ impl Scope {
             Some(said) => pins.shown_to(said),
             None => pins,
         };
-        let lane = self.lanes.first(&server.config, &self.pool);
+        let lane = self.lanes.first(server, &self.pool);
         Arc::new(Server::through(server, lane, pins))
     }
 

@@ -51,6 +51,9 @@ pub struct LockedSource {
     /// The address, without what is secret in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// Where the same server is reached as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<String>,
 }
 
 /// What the lock says of one server.
@@ -105,20 +108,29 @@ impl LockedSource {
                 transport,
                 command: Some(stdio.command.clone()),
                 packages: shape::packages(&stdio.command, &stdio.args),
-                url: None,
+                ..Self::default()
             },
             Transport::Unix(socket) => {
                 Self { transport, url: Some(socket.path.display().to_string()), ..Self::default() }
             }
             Transport::Http(remote) | Transport::Sse(remote) | Transport::WebSocket(remote) => {
-                Self { transport, url: Some(remote.url.to_string()), ..Self::default() }
+                let replicas = config.resilience.replicas.iter().map(ToString::to_string).collect();
+                Self { transport, url: Some(remote.url.to_string()), replicas, ..Self::default() }
             }
         }
     }
 
+    /// Whether it is one of the places where another one is reached, and nothing beyond that.
+    fn is_part_of(&self, other: &Self) -> bool {
+        let places: Vec<&String> = other.url.iter().chain(&other.replicas).collect();
+        self.url.is_some()
+            && self.transport == other.transport
+            && self.url.iter().chain(&self.replicas).all(|place| places.contains(&place))
+    }
+
     /// What it is, on one line.
     pub fn words(&self) -> String {
-        let parts = self.command.iter().chain(&self.packages).chain(&self.url);
+        let parts = self.command.iter().chain(&self.packages).chain(&self.url).chain(&self.replicas);
         let parts: Vec<String> = parts.map(|part| Escaped(part).to_string()).collect();
         format!("{} {}", self.transport, parts.join(" "))
     }
@@ -151,7 +163,7 @@ impl Policy {
             Says::Unknown => Err(unknown(format!("server `{name}`"), name, None)),
             Says::Locked(locked) => {
                 let now = LockedSource::of(config);
-                if locked.source.as_ref() == Some(&now) {
+                if locked.source.as_ref().is_some_and(|source| *source == now || now.is_part_of(source)) {
                     return Ok(());
                 }
                 let before = locked.source.as_ref().map(LockedSource::words).unwrap_or_default();

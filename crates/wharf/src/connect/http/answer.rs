@@ -1,6 +1,8 @@
 //! What an HTTP answer is, before its content is looked at: a message, a stream of events, or a refusal.
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
+use std::time::Duration;
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 
@@ -86,7 +88,16 @@ pub(crate) async fn refusal(
         status: head.status.as_u16(),
         body: show(&String::from_utf8_lossy(&body)),
         challenge,
+        retry_after: header(RETRY_AFTER).and_then(|text| seconds(&text)),
     })
+}
+
+/// How long to stay away, in whole seconds. What is no such number, a date or less than nothing, says nothing.
+fn seconds(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // A number too large to be read is a very long time.
+    is_number.then(|| Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
 }
 
 /// 404 is what the specification wants. The other two are in the field: the examples of the TypeScript SDK, and rmcp

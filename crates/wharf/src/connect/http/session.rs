@@ -85,6 +85,7 @@ impl Core {
             status: status.as_u16(),
             body: Escaped(&self.inbox.monitor.redactor.redact_beginning(&body, 300)).to_string(),
             challenge: None,
+            retry_after: None,
         })
     }
 

@@ -73,7 +73,7 @@ impl Inbox {
     }
 
     /// No call waits; requests that stand open to hear news do not count.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::connect) fn is_idle(&self) -> bool {
         self.pending.len() <= self.standing.load(Ordering::Relaxed)
     }
 

@@ -1,0 +1,263 @@
+//! Whether a server is worth asking at the moment.
+//!
+//! In: how each call and each attempt to connect ended. Out: leave to try, or a refusal at once once it failed so often
+//! in a row. After a pause one call is let through to see; if it fails too, the next pause is longer. A server that
+//! answers is well, whatever it says: errors of tools and of arguments do not count.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::{BreakerSettings, ServerConfig};
+use crate::error::{Error, Result};
+use crate::event::{Bus, Circuit, Event};
+use crate::names::ServerName;
+
+/// The breaker of one place.
+pub(crate) struct Breaker {
+    server: ServerName,
+    /// `None`: it never opens.
+    settings: Option<BreakerSettings>,
+    /// Whoever waits for less says nothing of the server.
+    timeout: Duration,
+    events: Bus,
+    /// [`WELL`], [`AILING`] or [`OPEN`]: all that a call of a server that is well looks at.
+    level: AtomicU8,
+    record: Mutex<Record>,
+}
+
+#[derive(Default)]
+struct Record {
+    /// How often it failed in a row.
+    failures: u32,
+    /// The connection whose loss was counted last: all calls on it fail with it, and it is one failure.
+    lost: Option<u64>,
+    /// How often it opened in a row.
+    opened: u32,
+    /// When the pause is over; `None` while it is closed.
+    until: Option<Instant>,
+    /// Somebody was let through to see.
+    probing: bool,
+    /// How it failed the last time.
+    last: String,
+}
+
+/// Leave to try. Given back without a word, it never was.
+pub(super) struct Passage<'a> {
+    breaker: &'a Breaker,
+    probe: bool,
+}
+
+/// What the end of a call says of the server.
+enum Verdict {
+    Well,
+    Failed,
+    Nothing,
+}
+
+const WELL: u8 = 0;
+/// It failed lately, not often enough.
+const AILING: u8 = 1;
+const OPEN: u8 = 2;
+/// The longest pause, unless the first is longer.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How soon whoever looks whether it is well again may have come back.
+const SOON: Duration = Duration::from_secs(1);
+
+// === impl Breaker ===
+
+impl Breaker {
+    pub(super) fn new(config: &ServerConfig, events: Bus) -> Self {
+        Self {
+            server: config.name.clone(),
+            settings: config.resilience.breaker,
+            timeout: config.timeout,
+            events,
+            level: AtomicU8::new(WELL),
+            record: Mutex::default(),
+        }
+    }
+
+    /// Whether the server is asked.
+    pub(crate) fn circuit(&self) -> Circuit {
+        if self.level.load(Ordering::Relaxed) < OPEN {
+            return Circuit::Closed;
+        }
+        match self.lock() {
+            record if record.probing => Circuit::HalfOpen,
+            record if record.until.is_some() => Circuit::Open,
+            _ => Circuit::Closed,
+        }
+    }
+
+    /// An error if a call would be refused now. Takes no leave.
+    #[inline]
+    pub(crate) fn admits(&self) -> Result<()> {
+        if self.level.load(Ordering::Relaxed) < OPEN {
+            return Ok(());
+        }
+        self.refusal(&self.lock()).map_or(Ok(()), Err)
+    }
+
+    /// Leave to call, or to connect for a call.
+    #[inline]
+    pub(super) fn enter(&self) -> Result<Passage<'_>> {
+        if self.level.load(Ordering::Relaxed) < OPEN {
+            return Ok(Passage { breaker: self, probe: false });
+        }
+        self.enter_to_see()
+    }
+
+    #[cold]
+    fn enter_to_see(&self) -> Result<Passage<'_>> {
+        let mut record = self.lock();
+        if let Some(refusal) = self.refusal(&record) {
+            return Err(refusal);
+        }
+        let probe = record.until.is_some();
+        record.probing = probe;
+        drop(record);
+        if probe {
+            self.tell(Circuit::HalfOpen, None);
+        }
+        Ok(Passage { breaker: self, probe })
+    }
+
+    /// Why nobody is let through now.
+    fn refusal(&self, record: &Record) -> Option<Error> {
+        let until = record.until?;
+        let left = until.saturating_duration_since(Instant::now());
+        let retry_after = match record.probing {
+            true => left.max(SOON),
+            false if left.is_zero() => return None,
+            false => left.max(Duration::from_millis(1)),
+        };
+        let times = record.failures;
+        let reason = format!("it failed {times} times in a row, the last time: {}", record.last);
+        Some(Error::Unavailable { server: self.server.clone(), reason, retry_after })
+    }
+
+    /// It answered.
+    #[inline]
+    fn well(&self) {
+        if self.level.load(Ordering::Relaxed) != WELL {
+            self.recover();
+        }
+    }
+
+    #[cold]
+    fn recover(&self) {
+        let mut record = self.lock();
+        let was_open = record.until.is_some();
+        *record = Record { lost: record.lost, ..Record::default() };
+        self.level.store(WELL, Ordering::Relaxed);
+        drop(record);
+        if was_open {
+            self.tell(Circuit::Closed, None);
+        }
+    }
+
+    /// It failed. `lost` is the connection that was lost by it.
+    #[cold]
+    fn fail(&self, error: &Error, lost: Option<u64>, probe: bool) {
+        let Some(settings) = self.settings else { return };
+        let mut record = self.lock();
+        if probe {
+            record.probing = false;
+        } else if lost.is_some() && record.lost == lost {
+            return;
+        }
+        record.lost = lost.or(record.lost);
+        record.failures = record.failures.saturating_add(1);
+        record.last = error.to_string().lines().next().unwrap_or_default().to_owned();
+        // What was under way when it opened says nothing new.
+        let opens = probe || (record.until.is_none() && record.failures >= settings.failures);
+        if !opens {
+            self.level.fetch_max(AILING, Ordering::Relaxed);
+            return;
+        }
+        let pause = settings.pause(record.opened);
+        record.opened = record.opened.saturating_add(1);
+        record.until = Some(Instant::now() + pause);
+        self.level.store(OPEN, Ordering::Relaxed);
+        let reason = format!("it failed {} times in a row, the last time: {}", record.failures, record.last);
+        drop(record);
+        self.tell(Circuit::Open, Some(reason));
+    }
+
+    /// What the end of a call says of the server. Whoever waits for less than its timeout learns nothing.
+    fn verdict(&self, error: &Error, is_open: bool) -> Verdict {
+        match error {
+            Error::Tool { .. } | Error::Rpc { .. } => Verdict::Well,
+            Error::UnknownOutcome { .. } | Error::Connection { retryable: true, .. } => Verdict::Failed,
+            Error::Timeout { after, .. } if *after >= self.timeout => Verdict::Failed,
+            Error::Protocol { .. } if !is_open => Verdict::Failed,
+            _ => Verdict::Nothing,
+        }
+    }
+
+    fn tell(&self, circuit: Circuit, reason: Option<String>) {
+        let server = self.server.clone();
+        self.events.publish(|| Event::Circuit { server, circuit, reason });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl BreakerSettings ===
+
+impl BreakerSettings {
+    /// The first pause, twice as long, four times as long, each up to half as long again, so that not all come back at
+    /// once.
+    fn pause(self, opened: u32) -> Duration {
+        let longest = LONGEST.max(self.cool_down);
+        let base = self.cool_down.saturating_mul(2_u32.saturating_pow(opened)).min(longest);
+        base + base.mul_f64(fastrand::f64() / 2.0)
+    }
+}
+
+// === impl Passage ===
+
+impl Passage<'_> {
+    /// A call ended on a connection, by its number, which is open or not.
+    #[inline]
+    pub(super) fn called<T>(self, (number, is_open): (u64, bool), ended: &Result<T>) {
+        match ended {
+            Ok(_) => self.breaker.well(),
+            Err(error) => match self.breaker.verdict(error, is_open) {
+                Verdict::Well => self.breaker.well(),
+                Verdict::Failed => self.failed(error, (!is_open).then_some(number)),
+                Verdict::Nothing => {}
+            },
+        }
+    }
+
+    /// An attempt to connect ended. That a server starts does not say that it works.
+    pub(super) fn connected<T>(self, ended: &Result<T>) {
+        if let Err(error @ (Error::Connection { .. } | Error::Timeout { .. } | Error::Protocol { .. })) =
+            ended
+        {
+            self.failed(error, None);
+        }
+    }
+
+    #[cold]
+    fn failed(mut self, error: &Error, lost: Option<u64>) {
+        self.breaker.fail(error, lost, std::mem::take(&mut self.probe));
+    }
+}
+
+impl Drop for Passage<'_> {
+    fn drop(&mut self) {
+        if self.probe {
+            self.breaker.lock().probing = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! A call on its way, and once more where that is safe.
+//!
+//! In: a call that may be sent. Out: its result, or the error that says the most about it. What certainly never reached
+//! the server goes once more over a fresh connection; what may have run is sent again only if the operator says that the
+//! tool may be run twice, a few times, with pauses, within the time of the one call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+
+use super::Host;
+use super::lanes::Way;
+use super::server::Server;
+use crate::ask::Asker;
+use crate::call::{self, Call, HARD_FACTOR, OnProgress};
+use crate::connect::{Progress, growing};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::wire::Json;
+
+/// What is left of a call's tries.
+struct Tries {
+    /// Once more, where nothing was sent; at each other instance, where there are several.
+    at_once: usize,
+    /// As often again, where a tool may be run twice.
+    marked: u32,
+    /// How many pauses there were.
+    pauses: u32,
+    /// The end of an attempt that may have run. Whatever else fails later, this is what must be known.
+    unknown: Option<Error>,
+}
+
+/// A server that wants to be left alone for longer is.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+impl Host {
+    /// Sends a call, and again where that is safe.
+    pub(super) async fn send(
+        &self,
+        (server, way): (&Arc<Server>, &mut Way),
+        call: &Call<'_>,
+        asker: &Arc<dyn Asker>,
+        mut on_progress: Option<OnProgress<'_>>,
+    ) -> Result<Json> {
+        // Nobody reads a clock for what is not tried again.
+        let since = (!server.config.resilience.idempotent.is_empty()).then(Instant::now);
+        let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
+        match call::send(&way.connection, call, asker, first).await {
+            Ok(raw) => Ok(raw),
+            Err(error) => {
+                let marked = since.filter(|_| may_run_twice(server, call));
+                self.again((server, way), call, asker, on_progress, (error, marked)).boxed().await
+            }
+        }
+    }
+
+    /// `marked` is since when it runs, if it may be run twice.
+    async fn again(
+        &self,
+        (server, way): (&Arc<Server>, &mut Way),
+        call: &Call<'_>,
+        asker: &Arc<dyn Asker>,
+        mut on_progress: Option<OnProgress<'_>>,
+        (mut error, marked): (Error, Option<Instant>),
+    ) -> Result<Json> {
+        let limit = call.hard_timeout.unwrap_or(call.timeout.saturating_mul(HARD_FACTOR));
+        let retries = marked.map_or(0, |_| server.config.resilience.retries);
+        let others = server.fleet.as_ref().map_or(0, |fleet| fleet.berths().count() - 1);
+        let mut tries = Tries { at_once: others.max(1), marked: retries, pauses: 0, unknown: None };
+        // Progress only grows, also over several attempts.
+        let mut highest = f64::NEG_INFINITY;
+        loop {
+            let left = limit.saturating_sub(marked.map_or(Duration::ZERO, |since| since.elapsed()));
+            let Some(pause) = self.pause(way, &error, &mut tries).filter(|pause| *pause < left) else {
+                return Err(tries.worst(error));
+            };
+            if let Error::UnknownOutcome { .. } = error {
+                tries.unknown.get_or_insert(error.clone());
+            }
+            tokio::time::sleep(pause).await;
+            self.tell_of_retry(server, call, &error);
+            if let Err(unreached) = way.again(server).await {
+                error = unreached;
+                continue;
+            }
+            let mut listener = on_progress.as_mut().map(|tell| {
+                |step: Progress| {
+                    if step.progress > highest {
+                        highest = step.progress;
+                        tell(step);
+                    }
+                }
+            });
+            let listener = listener.as_mut().map(|listener| listener as OnProgress<'_>);
+            let hard_timeout = Some(left.saturating_sub(pause));
+            let call = Call { hard_timeout, ..*call };
+            match call::send(&way.connection, &call, asker, listener).await {
+                Err(next) if is_no_answer(&next) => error = next,
+                ended => return ended,
+            }
+        }
+    }
+
+    /// How long to wait before the next attempt, if there is one.
+    fn pause(&self, way: &Way, error: &Error, tries: &mut Tries) -> Option<Duration> {
+        let elsewhere = !way.connection.is_open() || way.has_others();
+        if tries.at_once > 0 && error.is_retryable() && elsewhere {
+            tries.at_once -= 1;
+            return Some(Duration::ZERO);
+        }
+        let repeats =
+            matches!(error, Error::UnknownOutcome { .. } | Error::Connection { retryable: true, .. });
+        if !repeats || tries.marked == 0 {
+            return None;
+        }
+        tries.marked -= 1;
+        tries.pauses += 1;
+        match way.connection.asked_to_wait() {
+            Some(wait) => (wait <= LONGEST_WAIT).then_some(wait),
+            None => Some(growing(self.scope.pool.dock().retry_pause, tries.pauses)),
+        }
+    }
+
+    fn tell_of_retry(&self, server: &Server, call: &Call<'_>, error: &Error) {
+        let (server, tool) = (server.config.name.clone(), call.tool.name.clone());
+        self.core.events.publish(|| Event::Retried { server, tool, reason: error.to_string() });
+    }
+}
+
+/// Whether the operator says so; what the server says of its tool does not count. What a caller goes on with has begun.
+fn may_run_twice(server: &Server, call: &Call<'_>) -> bool {
+    let goes_on = |relayed: &Arc<call::Relayed>| relayed.responses.is_some() || relayed.state.is_some();
+    server.config.resilience.is_idempotent(call.tool.name.as_str()) && !call.relayed.is_some_and(goes_on)
+}
+
+/// Whether the server did not answer: then what is known of an earlier attempt still stands.
+fn is_no_answer(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::UnknownOutcome { .. }
+            | Error::Connection { .. }
+            | Error::Timeout { .. }
+            | Error::Unavailable { .. }
+            | Error::Protocol { .. }
+    )
+}
+
+// === impl Tries ===
+
+impl Tries {
+    /// The error that says the most: a call that may have run is not one that did not.
+    fn worst(self, error: Error) -> Error {
+        match error {
+            Error::UnknownOutcome { .. } => error,
+            error => self.unknown.unwrap_or(error),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Several instances of one server.
+//!
+//! In: a server that there is more than once, and a call. Out: a connection to the instance that takes it: the next one,
+//! or the one with the least to do; one that cannot be reached is passed over, because nothing was sent yet. There is one
+//! catalogue, of whichever instance was looked at; the others must fit it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::server::{Seen, Server};
+use crate::catalog::Catalog;
+use crate::config::{Balance, ServerConfig, Transport};
+use crate::connect::{Berth, Connection, Pool};
+use crate::error::{Error, Result, StderrTail};
+use crate::event::{Event, State};
+
+/// The instances of one server, the first of them first.
+pub(super) struct Fleet {
+    members: Vec<Member>,
+    balance: Balance,
+    /// Whose turn it is.
+    next: AtomicUsize,
+}
+
+/// One instance.
+struct Member {
+    berth: Berth,
+    in_flight: AtomicUsize,
+    looked: Mutex<Option<Looked>>,
+    /// A further process takes one of the places that there are.
+    place: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+/// When an instance's tools were compared with the catalogue.
+#[derive(Clone)]
+struct Looked {
+    connection: u64,
+    catalogue: [u8; 32],
+    at: Instant,
+    fits: bool,
+}
+
+/// A call at one of several instances, until its end.
+pub(super) struct Aboard {
+    fleet: Arc<Fleet>,
+    member: usize,
+    places: Arc<Semaphore>,
+}
+
+/// An instance that is held to what was accepted is compared again at the first use after this time.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// The instances of a server, if there is more than one.
+    pub(super) fn of(config: &ServerConfig, first: &Berth, pool: &Pool) -> Option<Arc<Self>> {
+        let others = pool.others(config);
+        if others.is_empty() {
+            return None;
+        }
+        let members = std::iter::once(first.clone()).chain(others).map(Member::new).collect();
+        let balance = config.resilience.balance;
+        Some(Arc::new(Self { members, balance, next: AtomicUsize::new(0) }))
+    }
+
+    pub(super) fn berths(&self) -> impl Iterator<Item = &Berth> {
+        self.members.iter().map(|member| &member.berth)
+    }
+
+    /// The configuration of the instance that a caller with lanes of its own stays at: each at another, and not at one
+    /// that fails.
+    pub(super) fn stay(&self, caller: usize) -> &ServerConfig {
+        let turned = (0..self.members.len()).map(|n| &self.members[(caller + n) % self.members.len()].berth);
+        let first = &self.members[caller % self.members.len()].berth;
+        turned.into_iter().find(|berth| berth.admits().is_ok()).unwrap_or(first).config()
+    }
+
+    /// In which order the instances are tried; `last` comes last.
+    fn order(&self, last: Option<usize>) -> Vec<usize> {
+        let count = self.members.len();
+        let from = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut order: Vec<usize> = match self.balance {
+            Balance::RoundRobin => (0..count).map(|n| from.wrapping_add(n) % count).collect(),
+            Balance::LeastInFlight => (0..count).collect(),
+        };
+        if self.balance == Balance::LeastInFlight {
+            order.sort_by_key(|member| self.members[*member].in_flight.load(Ordering::Relaxed));
+        }
+        // Sorting keeps the order of equals.
+        order.sort_by_key(|member| Some(*member) == last);
+        order
+    }
+
+    /// A connection to the instance that takes the next call. The one where a call just failed is tried last.
+    async fn board(
+        self: &Arc<Self>,
+        server: &Server,
+        places: &Arc<Semaphore>,
+        last: Option<usize>,
+    ) -> Result<(Connection, Aboard)> {
+        let mut refused = None;
+        for member in self.order(last) {
+            // Counted before it is connected, so that calls which come meanwhile go elsewhere.
+            self.members[member].in_flight.fetch_add(1, Ordering::Relaxed);
+            let aboard = Aboard { fleet: Arc::clone(self), member, places: Arc::clone(places) };
+            match self.connection(server, &aboard).await {
+                Ok(connection) => return Ok((connection, aboard)),
+                // That an instance is left alone says less than why another cannot be reached.
+                Err(error @ Error::Unavailable { .. }) => drop(refused.get_or_insert(error)),
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| Error::Internal("a server without instances".into())))
+    }
+
+    async fn connection(&self, server: &Server, aboard: &Aboard) -> Result<Connection> {
+        let member = &self.members[aboard.member];
+        member.berth.admits()?;
+        member.take_place(aboard)?;
+        let connection = member.berth.connection().await?;
+        self.look_over(server, aboard.member, &connection).await?;
+        Ok(connection)
+    }
+
+    /// Compares what an instance offers with what is shown of its server, once for each connection and catalogue.
+    async fn look_over(&self, server: &Server, number: usize, connection: &Connection) -> Result<()> {
+        let Some(seen) = server.tools.last().filter(|_| !server.tools.is_of(connection.number())) else {
+            return Ok(());
+        };
+        let (member, locked) = (&self.members[number], server.is_locked());
+        let catalogue = seen.offered.fingerprint;
+        let known = member.looked().clone().filter(|looked| {
+            looked.connection == connection.number()
+                && looked.catalogue == catalogue
+                && !(locked && looked.at.elapsed() > LOOK_AGAIN)
+        });
+        let looked = match known {
+            Some(looked) => looked,
+            None => {
+                let offered = Catalog::fetch(connection, server.config.timeout).await?;
+                let fits =
+                    tools_of(&seen) == offered.tools.iter().map(|tool| &tool.raw.bytes()[..]).collect();
+                if !fits {
+                    server.tell_of_misfit(number);
+                }
+                let (connection, at) = (connection.number(), Instant::now());
+                let looked = Looked { connection, catalogue, at, fits };
+                *member.looked() = Some(looked.clone());
+                looked
+            }
+        };
+        if looked.fits || !locked {
+            return Ok(());
+        }
+        Err(Error::Denied {
+            what: format!("instance {} of server `{}`", number + 1, server.config.name),
+            rule: "the lockfile: it offers other tools than the instance that was looked at".into(),
+            hint: "bring all instances to the same version; the others go on meanwhile".into(),
+        })
+    }
+}
+
+fn tools_of(seen: &Seen) -> BTreeSet<&[u8]> {
+    seen.offered.tools.iter().map(|tool| &tool.raw.bytes()[..]).collect()
+}
+
+// === impl Member ===
+
+impl Member {
+    fn new(berth: Berth) -> Self {
+        Self { berth, in_flight: AtomicUsize::new(0), looked: Mutex::default(), place: Mutex::default() }
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Option<Looked>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every process beside the first takes one of the places that callers' own connections take.
+    fn take_place(&self, aboard: &Aboard) -> Result<()> {
+        if aboard.member == 0 || !matches!(self.berth.config().transport, Transport::Stdio(_)) {
+            return Ok(());
+        }
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.is_none() {
+            let taken = Arc::clone(&aboard.places).try_acquire_owned();
+            *place = Some(taken.map_err(|_| Error::Connection {
+                server: self.berth.config().name.clone(),
+                transport: "stdio",
+                reason: "there are too many processes already for one more instance".into(),
+                stderr: StderrTail::default(),
+                retryable: true,
+            })?);
+        }
+        Ok(())
+    }
+}
+
+// === impl Aboard ===
+
+impl Aboard {
+    /// Another instance, if one can be had.
+    pub(super) async fn move_on(&self, server: &Server) -> Result<(Connection, Self)> {
+        self.fleet.board(server, &self.places, Some(self.member)).boxed().await
+    }
+}
+
+impl Drop for Aboard {
+    fn drop(&mut self) {
+        self.fleet.members[self.member].in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Every place of it.
+    pub(super) fn berths(&self) -> Vec<Berth> {
+        match &self.fleet {
+            Some(fleet) => fleet.berths().cloned().collect(),
+            None => vec![self.berth.clone()],
+        }
+    }
+
+    /// An error if a call would be refused now.
+    #[inline]
+    pub(super) fn admits(&self) -> Result<()> {
+        match &self.fleet {
+            None => self.berth.admits(),
+            Some(fleet) => match fleet.berths().any(|berth| berth.admits().is_ok()) {
+                true => Ok(()),
+                false => self.berth.admits(),
+            },
+        }
+    }
+
+    /// A connection for a call, to whichever instance takes it.
+    pub(super) async fn board(&self, places: &Arc<Semaphore>) -> Result<(Connection, Option<Aboard>)> {
+        match &self.fleet {
+            None => Ok((self.berth.connection().await?, None)),
+            Some(fleet) => {
+                let (connection, aboard) = fleet.board(self, places, None).boxed().await?;
+                Ok((connection, Some(aboard)))
+            }
+        }
+    }
+
+    /// A connection for what is no call: the one that its tools were seen over, or that of the first instance that can be
+    /// reached.
+    pub(super) async fn any_connection(&self) -> Result<Connection> {
+        let Some(fleet) = &self.fleet else { return self.berth.connection().await };
+        if let Some(seen) =
+            fleet.berths().filter_map(Berth::live).find(|live| self.tools.is_of(live.number()))
+        {
+            return Ok(seen);
+        }
+        let mut refused = None;
+        for berth in fleet.berths() {
+            match berth.connection().await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => drop(refused.get_or_insert(error)),
+            }
+        }
+        Err(refused.unwrap_or_else(|| Error::Internal("a server without instances".into())))
+    }
+
+    /// Whether its tools were seen over a connection that is still there.
+    #[inline]
+    pub(super) fn was_seen_here(&self) -> bool {
+        match &self.fleet {
+            None => self.tools.is_of(self.berth.number()),
+            Some(fleet) => fleet.berths().any(|berth| self.tools.is_of(berth.number())),
+        }
+    }
+
+    /// A live connection, if there is one.
+    pub(super) fn live(&self) -> Option<Connection> {
+        match &self.fleet {
+            None => self.berth.live(),
+            Some(fleet) => {
+                let live = || fleet.berths().filter_map(Berth::live);
+                live().find(|live| self.tools.is_of(live.number())).or_else(|| live().next())
+            }
+        }
+    }
+
+    /// What its connections are doing: the best of them.
+    pub(super) fn state(&self) -> State {
+        let Some(fleet) = &self.fleet else { return self.berth.state() };
+        let has = |state: State| fleet.berths().any(|berth| berth.state() == state);
+        [State::Connected, State::Reconnecting, State::Connecting]
+            .into_iter()
+            .find(|state| has(*state))
+            .unwrap_or(State::Disconnected)
+    }
+
+    /// Closes every connection to it.
+    pub(super) async fn disconnect(&self) {
+        match &self.fleet {
+            None => self.berth.disconnect().await,
+            Some(fleet) => drop(futures_util::future::join_all(fleet.berths().map(Berth::disconnect)).await),
+        }
+    }
+
+    fn tell_of_misfit(&self, number: usize) {
+        let server = self.config.name.clone();
+        let more = if self.is_locked() { "it is not used" } else { "calls go there all the same" };
+        let message = format!(
+            "instance {} of `{server}` offers other tools than the one that was looked at; {more}",
+            number + 1
+        );
+        self.events.publish(|| Event::Warning { server, message });
+    }
+}

@@ -1,0 +1,169 @@
+//! A server that fails again and again is left alone for a while; one that answers never is, whatever it answers.
+
+use std::time::Duration;
+
+use serde_json::json;
+use wharf::config::BreakerSettings;
+use wharf::error::Side;
+use wharf::event::Circuit;
+use wharf::{CallOptions, Error};
+use wharf_testkit::{Crash, Era, HttpPuppet, Puppet, Reply, Step};
+
+use super::{PAUSE, alone, circuits, guarded, honest, in_flight};
+use crate::support::{at, echo, effects, error, folder, puppet, quick, soon, until};
+
+#[tokio::test]
+async fn l38_a_server_that_cannot_start_is_not_started_for_every_call() {
+    let files = folder();
+    let starts = at(&files, "starts");
+    // Twice for each call: the first start ends at the question which era it speaks.
+    let crash = Crash { file: starts.clone(), times: 6, code: 3 };
+    let host = alone(guarded(&Puppet::of(Era::Legacy).with(|s| s.crash = Some(crash)))).await;
+    let mut events = host.events().subscribe();
+    let berth = host.berth("pup").unwrap();
+    for _ in 0..3 {
+        let outcome = host.call_tool("pup", "echo", json!({}), CallOptions::default()).await;
+        assert_eq!(error(&outcome).kind(), "connection", "{outcome:?}");
+    }
+    assert_eq!(berth.circuit(), Circuit::Open);
+    let before = effects(&starts);
+    let outcome = host.call_tool("pup", "echo", json!({}), CallOptions::default()).await;
+    let refused = error(&outcome);
+    let Error::Unavailable { server, retry_after, .. } = refused else { panic!("{refused:?}") };
+    assert!(server.as_str() == "pup" && (PAUSE / 2..=2 * PAUSE).contains(retry_after), "{refused:?}");
+    assert!(refused.side() == Side::Server && refused.is_retryable() && refused.kind() == "unavailable");
+    assert!(refused.to_string().contains("failed 3 times in a row, the last time: "), "{refused}");
+    assert!(refused.hint().unwrap().contains("nothing was sent"), "{refused:?}");
+    assert_eq!(effects(&starts), before, "nothing was started for it");
+
+    // In its own time it is tried again, and when it is well it is asked by everyone.
+    tokio::time::pause();
+    tokio::time::advance(2 * PAUSE).await;
+    tokio::time::resume();
+    let outcome = soon("a call", host.call_tool("pup", "echo", json!({}), CallOptions::default())).await;
+    assert!(outcome.success, "{outcome:?}");
+    assert_eq!(berth.circuit(), Circuit::Closed);
+    let told = circuits(&mut events);
+    // Once to start it, once to call it.
+    assert_eq!(told, [Circuit::Open, Circuit::HalfOpen, Circuit::HalfOpen, Circuit::Closed]);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l38_a_server_that_answers_nothing_is_left_alone_and_one_call_finds_out_that_it_is_well_again() {
+    let script = Puppet::new().plain_tool("echo").plain_tool("stuck").on("tool:stuck", [Step::Hang]);
+    let mut config = puppet("pup", &script);
+    config.timeout = Duration::from_secs(3);
+    let host = alone(config).await;
+    assert!(echo(&host).await.success);
+    tokio::time::pause();
+    for _ in 0..BreakerSettings::default().failures {
+        let outcome = host.call("pup_stuck", json!({})).await;
+        assert_eq!(error(&outcome).kind(), "timeout", "{outcome:?}");
+    }
+    let begun = tokio::time::Instant::now();
+    for _ in 0..50 {
+        let outcome = host.call("pup_echo", json!({})).await;
+        assert_eq!(error(&outcome).kind(), "unavailable", "{outcome:?}");
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waits for a refusal");
+    tokio::time::advance(Duration::from_secs(3)).await;
+    tokio::time::resume();
+    assert!(echo(&host).await.success);
+    assert_eq!(host.berth("pup").unwrap().circuit(), Circuit::Closed);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l38_a_healthy_server_with_nothing_but_tool_errors_is_never_left_alone() {
+    let script = Puppet::new()
+        .plain_tool("says_no")
+        .plain_tool("refuses")
+        .tool(json!({"name": "picky", "inputSchema": {"type": "object", "required": ["x"]}}))
+        .on("tool:says_no", [Step::Reply(json!({"content": [], "isError": true}))])
+        .on("tool:refuses", [Step::ReplyError { code: -32000, message: "no".into(), data: None }]);
+    let host = alone(guarded(&script)).await;
+    let mut events = host.events().subscribe_but_calls();
+    for _ in 0..50 {
+        let outcome = host.call("pup_says_no", json!({})).await;
+        assert!(!outcome.success && outcome.error.is_none(), "{outcome:?}");
+        assert_eq!(error(&host.call("pup_refuses", json!({})).await).kind(), "tool");
+        assert_eq!(error(&host.call("pup_picky", json!({})).await).kind(), "arguments");
+    }
+    assert_eq!(circuits(&mut events), []);
+    assert!(host.call("pup_picky", json!({"x": 1})).await.success);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l38_one_crash_is_one_failure_however_many_calls_it_takes_along() {
+    let files = folder();
+    let go = at(&files, "go");
+    let script = Puppet::new()
+        .plain_tool("echo")
+        .plain_tool("wait")
+        .plain_tool("die")
+        .on("tool:wait", [Step::WaitFor(go), Step::Honest])
+        .on("tool:die", [Step::Kill]);
+    let host = alone(guarded(&script)).await;
+    let mut events = host.events().subscribe_but_calls();
+    assert!(echo(&host).await.success);
+    let waiting = (0..20).map(|_| {
+        let host = host.clone();
+        tokio::spawn(async move { host.call("pup_wait", json!({})).await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    until("they are under way", || in_flight(&host) == 20).await;
+    let died = host.call("pup_die", json!({})).await;
+    assert_eq!(error(&died).kind(), "unknown_outcome");
+    for outcome in futures_util::future::join_all(waiting).await {
+        assert_eq!(error(&outcome.unwrap()).kind(), "unknown_outcome");
+    }
+    assert!(echo(&host).await.success, "twenty-one calls were lost, and it is asked again at once");
+    assert_eq!(circuits(&mut events), []);
+    // Its twin: a server that dies at every call is left alone.
+    for _ in 0..3 {
+        assert_eq!(error(&host.call("pup_die", json!({})).await).kind(), "unknown_outcome");
+    }
+    assert_eq!(error(&host.call("pup_die", json!({})).await).kind(), "unavailable");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l38_a_breaker_that_is_turned_off_lets_everything_through() {
+    let mut config = puppet("pup", &Puppet::new().on("tool:echo", [Step::Exit(1)]));
+    config.resilience.breaker = None;
+    let host = alone(config).await;
+    for _ in 0..8 {
+        assert_eq!(error(&echo(&host).await).kind(), "unknown_outcome");
+    }
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l38_over_http_an_outage_opens_it_and_a_refused_request_does_not() {
+    let puppet = HttpPuppet::start(|request| async move {
+        match request.json()["params"]["arguments"]["status"].as_u64() {
+            Some(status) => Reply::status(u16::try_from(status).unwrap()),
+            None => honest(request).await,
+        }
+    });
+    let mut config =
+        wharf::config::ServerConfig::http(wharf::names::ServerName::parse("pup").unwrap(), &puppet.url())
+            .unwrap();
+    config.resilience.breaker = Some(BreakerSettings { failures: 3, cool_down: Duration::from_secs(600) });
+    let host = quick().server(config).start().await.unwrap();
+    for status in [400, 403, 404, 413] {
+        for _ in 0..5 {
+            let outcome = host.call("pup_echo", json!({"status": status})).await;
+            assert_ne!(error(&outcome).kind(), "unavailable", "{status}: {outcome:?}");
+        }
+    }
+    for _ in 0..3 {
+        assert_eq!(error(&host.call("pup_echo", json!({"status": 502})).await).kind(), "unknown_outcome");
+    }
+    let before = puppet.requests().len();
+    assert_eq!(error(&echo(&host).await).kind(), "unavailable");
+    assert_eq!(puppet.requests().len(), before);
+    host.close().await;
+}
