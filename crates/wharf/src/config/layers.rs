@@ -297,7 +297,8 @@ impl Layers<'_> {
         }
     }
 
-    /// A project's file may not let a program out of the sandbox, even if it is trusted: the user's own rules may.
+    /// A project's file may not let a program out of the sandbox, or to services of this machine, even if it is trusted: the
+    /// user's own rules may.
     fn unconfined(
         &self,
         server: &ServerConfig,
@@ -306,19 +307,29 @@ impl Layers<'_> {
         entry: &Entry,
     ) -> Option<Problem> {
         let name = server.name.as_str();
-        if standing != Standing::Project
-            || server.sandbox != Some(SandboxSetting::Off)
-            || !self.config.policy.sandbox
-            || self.config.policy.unconfined.iter().any(|listed| listed == name)
-        {
+        let policy = &self.config.policy;
+        let may = !policy.sandbox || policy.unconfined.iter().any(|listed| listed == name);
+        if standing != Standing::Project || may {
             return None;
         }
+        let (message, hint) = match &server.sandbox {
+            Some(SandboxSetting::Off) => (
+                format!("a project's file may not turn the sandbox of `{name}` off"),
+                format!(
+                    "if you trust it that far, write in your own wharf.toml:\n  [policy]\n  unconfined = [\"{name}\"]"
+                ),
+            ),
+            Some(SandboxSetting::On(profile)) => {
+                let rule = profile.names_this_machine()?;
+                (
+                    format!("a project's file may not let `{name}` reach this machine itself: `{rule}`"),
+                    "if it should, define the server in your own wharf.toml".to_owned(),
+                )
+            }
+            None => return None,
+        };
         let mut keys = entry.node.as_table().unwrap_or_default().iter();
         let span = keys.find(|e| e.key == "sandbox").map_or(&entry.key_span, |e| &e.key_span);
-        let message = format!("a project's file may not turn the sandbox of `{name}` off");
-        let hint = format!(
-            "if you trust it that far, write in your own wharf.toml:\n  [policy]\n  unconfined = [\"{name}\"]"
-        );
         Some(Problem { server: Some(entry.key.clone()), ..source.problem(span, message).hint(hint) })
     }
 

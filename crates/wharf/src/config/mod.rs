@@ -11,6 +11,7 @@ mod approvals;
 mod args;
 mod audit;
 mod callers;
+pub(crate) mod domain;
 mod duration;
 pub mod edit;
 mod expand;

@@ -207,6 +207,11 @@ impl Connection {
         async move { inbox.until_closed().await }
     }
 
+    /// What a person should know of a call that failed with these words, if the server is confined and they tell.
+    pub(crate) fn advice(&self, said: &str) -> Option<String> {
+        self.0.0.wire.link.advice(said)
+    }
+
     /// The last lines of its standard error.
     pub fn stderr(&self) -> StderrTail {
         self.0.0.wire.link.stderr()

@@ -74,6 +74,51 @@ fn l17_a_machine_tells_what_holds() {
 }
 
 #[test]
+fn l17_a_call_that_fails_for_want_of_a_file_or_a_host_tells_the_line_to_add() {
+    everywhere(|prison| {
+        let (note, data, home) = (prison.path("other/note"), prison.path("data"), prison.path("home"));
+        let open = |path: &str, how: &str| {
+            format!("try: open('{path}', '{how}')\nexcept OSError as e: fail = 'it failed: %s' % e")
+        };
+        let says = |words: String| format!("fail = {words:?}");
+        let (key, own) = (format!("{home}/.ssh/id"), format!("{home}/.config/wharf/wharf.toml"));
+        let said = [
+            open(&note, "r"),
+            open(&note, "r"),
+            open(&format!("{data}/note"), "a"),
+            says("Error: getaddrinfo ENOTFOUND api.example.com".into()),
+            says("[Errno -3] Temporary failure in name resolution".into()),
+            // What it only claims.
+            says(format!("ENOENT: no such file or directory, open '{key}'")),
+            says(format!("EACCES: permission denied, open '{own}'")),
+            says(format!("EROFS: read-only file system, open '{home}'")),
+            says("ENOENT: no such file or directory, open '/nonexistent'".into()),
+            "out = 'all is well, but ENOENT and /etc/hostname were seen'".into(),
+        ];
+        let said: Vec<&str> = said.iter().map(String::as_str).collect();
+        let told = prison.run(json!({ "read": [&data] }), &said);
+        assert!(told.steps[0].starts_with("it failed: [Errno 2]") && !told.steps[0].contains("sandbox"));
+        let expected = [
+            format!(
+                "its sandbox does not let it read {note}: if it should, add `sandbox.read = [\"{note}\"]` to `cell`"
+            ),
+            format!("add `sandbox.write = [\"{data}/note\"]` to `cell`"),
+            "add `sandbox.domains = [\"api.example.com\"]` to `cell`".into(),
+            "`wharf sandbox learn cell` tells which it asks for".into(),
+            format!(
+                "it says that it cannot read {key}; its sandbox keeps it from there, where secrets are kept"
+            ),
+            format!("it says that it cannot write {own}, which is let into no sandbox"),
+            format!("it says that it cannot write {home}, which is let into no sandbox"),
+        ];
+        assert_eq!(told.warnings.len(), expected.len(), "{told:#?}");
+        for (warning, words) in told.warnings.iter().zip(&expected) {
+            assert!(warning.starts_with("a call of `cell` failed: ") && warning.contains(words), "{told:#?}");
+        }
+    });
+}
+
+#[test]
 fn l17_a_server_that_lacks_a_file_is_told_which_line_to_add() {
     everywhere(|prison| {
         let script = prison.at("project/needy.py");
