@@ -433,3 +433,36 @@ fn a_broken_store_trusts_nothing_and_says_so() {
             && !both.is_trusted(&state.path().join("b.json"), b"y")
     );
 }
+
+#[test]
+fn ssrf_09_an_address_that_can_be_read_in_two_ways_is_refused() {
+    let with = |url: &str| {
+        let text =
+            serde_json::json!({"servers": {"a": {"url": url}, "b": {"url": "${ADDRESS}"}}}).to_string();
+        explicit(&[(".mcp.json", &text)], &[("ADDRESS", url)]).unwrap()
+    };
+    for url in [
+        "https://trusted.example\\@evil.example/mcp",
+        "https:\\\\evil.example/mcp",
+        "https://trus\tted.example/mcp",
+        "https://trusted.example/\r\nmcp",
+        "http:1.2.3.4",
+        "HTTP:evil.example/mcp",
+        "https:///evil.example/mcp",
+        "wss:/evil.example/mcp",
+        "https://a b.example/",
+    ] {
+        let config = with(url);
+        assert!(config.servers.is_empty(), "{url:?}: {:?}", config.servers);
+        assert!(
+            config.problems.iter().all(|p| p.message.contains("more than one way")),
+            "{:?}",
+            config.problems
+        );
+    }
+    for url in
+        ["https://trusted.example/mcp?a=b%20c", "HTTPS://trusted.example:8443/", "wss://trusted.example/x"]
+    {
+        assert_eq!(with(url).servers.len(), 2, "{url}: {:?}", with(url).problems);
+    }
+}

@@ -21,7 +21,7 @@ use crate::walk::{SERVER, call, program};
 type Told<'a> = (&'a str, Value);
 
 /// How often a server is watched, at most: one that stops at the first thing it lacks tells of the next when it has that.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 /// A host with this server in this sandbox.
 async fn host(server: &ServerConfig, sandbox: Sandbox) -> Host {
@@ -115,29 +115,29 @@ async fn l17_filesystem_with_a_learnt_profile() {
 
 #[tokio::test]
 async fn l17_git_with_a_learnt_profile() {
-    let (_folder, repository) = folder();
-    let git = |args: &[&str]| {
-        let done = Command::new("git").arg("-C").arg(&repository).args(args).status();
-        assert!(done.unwrap().success(), "{args:?}");
-    };
-    git(&["init", "--quiet", "--initial-branch=quay"]);
-    git(&["config", "user.name", "Ada"]);
-    git(&["config", "user.email", "ada@example.com"]);
-    git(&["commit", "--quiet", "--allow-empty", "-m", "Dig the basin"]);
-    git(&["branch", "empty"]);
-    std::fs::write(repository.join("note.txt"), "tide").unwrap();
-    let server =
-        program(&python(), &["-m", "mcp_server_git", "--repository", &text(&repository)], "learnt-git");
-    let add = ("git_add", json!({"repo_path": repository, "files": ["note.txt"]}));
-    let commit = ("git_commit", json!({"repo_path": repository, "message": "Note the tide"}));
-    let (server, profile) = learn(&server, &[add.clone()]).await;
-    assert_eq!(profile.write, [repository.join(".git")], "{profile:?}");
-    let checkout = ("git_checkout", json!({"repo_path": repository, "branch_name": "empty"}));
-    let outcomes = within(&server, &[add, commit, checkout]).await;
-    works(&outcomes[..2]);
-    // To go back in time it would have to change the files themselves, which it was not given.
-    is_refused(&outcomes[2], &["Read-only file system", "unable to unlink", "Permission denied"]);
-    assert_eq!(std::fs::read_to_string(repository.join("note.txt")).unwrap(), "tide");
+    let ((_one, given), (_two, other)) = (folder(), folder());
+    for repository in [&given, &other] {
+        let git = |args: &[&str]| {
+            let done = Command::new("git").arg("-C").arg(repository).args(args).status();
+            assert!(done.unwrap().success(), "{args:?}");
+        };
+        git(&["init", "--quiet", "--initial-branch=quay"]);
+        git(&["config", "user.name", "Ada"]);
+        git(&["config", "user.email", "ada@example.com"]);
+        std::fs::write(repository.join("note.txt"), "tide").unwrap();
+    }
+    let server = program(&python(), &["-m", "mcp_server_git"], "learnt-git");
+    let add = |at: &Path| ("git_add", json!({"repo_path": at, "files": ["note.txt"]}));
+    let commit = |at: &Path| ("git_commit", json!({"repo_path": at, "message": "Note the tide"}));
+    // First it lacks the repository, then it cannot change it.
+    let (server, profile) = learn(&server, &[add(&given)]).await;
+    assert_eq!((profile.read, profile.write), (vec![given.clone()], vec![given.join(".git")]));
+    let log = ("git_log", json!({"repo_path": given}));
+    let outcomes = within(&server, &[add(&given), commit(&given), log, add(&other)]).await;
+    works(&outcomes[..3]);
+    assert!(outcomes[2].to_text().contains("Note the tide"), "{outcomes:?}");
+    is_refused(&outcomes[3], &[&text(&other)]);
+    assert!(!other.join(".git/index").exists(), "it is as it was");
 }
 
 #[tokio::test]

@@ -41,6 +41,41 @@ fn sbx_07_without_an_engine_nothing_starts() {
 }
 
 #[test]
+fn sbx_07_a_step_that_fails_starts_nothing() {
+    // The kernel says no to one step after the other.
+    let strace =
+        |say: &'static str| vec!["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=none", "-e", say];
+    let no_namespaces =
+        vec!["unshare", "-Ur", "sh", "-c", "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$0\""];
+    for (engine, starter, words) in [
+        (Some("own"), strace("inject=landlock_create_ruleset:error=ENOSYS"), "this kernel has no Landlock"),
+        (Some("own"), strace("inject=landlock_restrict_self:error=EPERM"), "Landlock"),
+        (Some("own"), strace("inject=unshare:error=EPERM"), "namespaces"),
+        (Some("own"), strace("inject=seccomp:error=EINVAL"), "calls"),
+        (None, strace("inject=seccomp:error=EINVAL"), "calls"),
+        (Some("own"), no_namespaces.clone(), "namespaces"),
+        (None, no_namespaces, "namespace"),
+    ] {
+        let mut prison = Prison::new(engine, None);
+        prison.starter = starter;
+        let told = prison.run(json!(true), &[]);
+        assert!(!told.unstarted.is_empty(), "{:?}: it was started", prison.starter);
+        let why = &told.unstarted[0];
+        assert!(
+            why.contains(words) && why.contains("the sandbox itself failed"),
+            "{:?}: {why}",
+            prison.starter
+        );
+    }
+    // Watched in the same way, with nothing denied, it starts.
+    for engine in [None, Some("own")] {
+        let mut prison = Prison::new(engine, None);
+        prison.starter = strace("signal=none");
+        prison.run(json!(true), &["out = 1"]).works();
+    }
+}
+
+#[test]
 fn sbx_10_a_false_bubblewrap_on_the_path_is_not_used() {
     let prison = Prison::new(None, None);
     let mark = prison.at("data/was-here");
