@@ -174,9 +174,8 @@ impl App {
             .tokens(logins::store(&self.world))
             .sandbox(setup.watched.clone().unwrap_or_else(|| self.sandbox()))
             .events(bus);
-        if let Some(own) = self.world.own.as_ref().filter(|_| setup.config.policy.sandbox) {
-            let options = PackageOptions::new(own.packages.clone());
-            builder = builder.packages(PackageOptions { home: Some(own.home.clone()), ..options });
+        if let Some(options) = self.package_options(setup) {
+            builder = builder.packages(options);
         }
         if let Some(audit) = self.audit(setup)? {
             builder = builder.audit(&audit);
@@ -189,6 +188,19 @@ impl App {
         }
         let host = builder.start().await?;
         Ok(OpenHost { host, accepted, teller })
+    }
+
+    /// How packages are fetched, if that is not left to their launchers.
+    pub(crate) fn package_options(&self, setup: &Setup) -> Option<PackageOptions> {
+        let own = self.world.own.as_ref().filter(|_| setup.config.policy.sandbox)?;
+        let (options, settings) = (PackageOptions::new(own.packages.clone()), &setup.config.packages);
+        Some(PackageOptions {
+            home: Some(own.home.clone()),
+            scripts_of: settings.scripts.clone(),
+            time: settings.time.unwrap_or(options.time),
+            size: settings.size.unwrap_or(options.size),
+            ..options
+        })
     }
 
     /// Where the record is kept, and where calls wait for an answer.

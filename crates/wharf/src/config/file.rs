@@ -23,6 +23,7 @@ pub(super) struct Parts<'a> {
     pub(super) gateway: Option<&'a Entry>,
     pub(super) audit: Option<&'a Entry>,
     pub(super) approvals: Option<&'a Entry>,
+    pub(super) packages: Option<&'a Entry>,
     pub(super) flow: Option<&'a Node>,
     /// Names that are none.
     pub(super) problems: Vec<Problem>,
@@ -61,6 +62,7 @@ pub(super) fn parts<'a>(tree: &'a Node, source: &Source) -> Result<Parts<'a>, Bo
             (Format::Toml, "gateway") => parts.gateway = Some(entry),
             (Format::Toml, "audit") => parts.audit = Some(entry),
             (Format::Toml, "approvals") => parts.approvals = Some(entry),
+            (Format::Toml, "packages") => parts.packages = Some(entry),
             (Format::Toml, "flow") => parts.flow = Some(&entry.node),
             (Format::Json, "callers" | "gateway" | "audit" | "approvals") => {
                 let message = format!("{} is not taken from an `.mcp.json`", shown(&entry.key));
@@ -82,7 +84,8 @@ pub(super) fn parts<'a>(tree: &'a Node, source: &Source) -> Result<Parts<'a>, Bo
     Ok(parts)
 }
 
-const TABLES: [&str; 8] = ["mcp", "policy", "limits", "callers", "gateway", "flow", "audit", "approvals"];
+const TABLES: [&str; 9] =
+    ["mcp", "policy", "limits", "callers", "gateway", "flow", "audit", "approvals", "packages"];
 
 fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
     let problem = source.problem(&entry.key_span, format!("unknown key {} in wharf.toml", shown(key)));
@@ -91,7 +94,7 @@ fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
         _ => match nearest(key, TABLES) {
             Some(name) => problem.hint(format!("did you mean `{name}`?")),
             None => problem.hint(
-                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]`, `[gateway]`, `[flow]`, `[audit]` and `[approvals]`",
+                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]`, `[gateway]`, `[flow]`, `[audit]`, `[approvals]` and `[packages]`",
             ),
         },
     }

@@ -23,6 +23,7 @@ use super::file::{self, Named, Parts};
 use super::flow::FlowSettings;
 use super::gateway::GatewaySettings;
 use super::node::{Entry, Node};
+use super::packages::PackageSettings;
 use super::policy::{self, PolicySettings, Refusal};
 use super::problem::Problem;
 use super::read::{self, Contents, Writable};
@@ -67,6 +68,8 @@ pub struct Config {
     pub audit: AuditSettings,
     /// How calls that somebody must allow are waited for.
     pub approvals: ApprovalSettings,
+    /// How packages are fetched.
+    pub packages: PackageSettings,
     /// What holds private data, reaches the open world, or destroys.
     pub flow: FlowSettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
@@ -242,6 +245,11 @@ impl Layers<'_> {
             own_only(entry, source, is_project, "who allows calls")?;
             approvals.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
+        let mut packages = self.config.packages.clone();
+        if let Some(entry) = parts.packages {
+            own_only(entry, source, is_project, "how packages are fetched")?;
+            packages.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
         let mut flow = self.config.flow.clone();
         if let Some(node) = parts.flow {
             // A label only ever takes away, so a project may give some too.
@@ -250,6 +258,7 @@ impl Layers<'_> {
         self.config.policy = policy;
         self.config.flow = flow;
         self.config.approvals = approvals;
+        self.config.packages = packages;
         self.config.limits = limits;
         self.config.callers = callers;
         self.config.gateway = gateway;

@@ -232,7 +232,8 @@ fn size(reader: &mut Reader<'_>, entry: &Entry, least: u64) -> Option<u64> {
     }
 }
 
-fn with_unit(text: &str) -> Option<u64> {
+/// Bytes, from a number with a unit.
+pub(super) fn with_unit(text: &str) -> Option<u64> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(at);

@@ -285,7 +285,7 @@ fn cfg_11_an_empty_list_of_commands_means_none() {
 
 #[test]
 fn cfg_12_a_nearer_layer_narrows_the_policy_and_never_widens_it() {
-    let own = "[policy]\ncommands = [\"a\", \"b\"]\nextend_defaults = false\npackages = [\"p\", \"q@1.2.3\"]\nenv_allow = [\"NODE_OPTIONS\"]\narguments_allow = [\"x -c y\"]\n[limits]\nline = 1000\n";
+    let own = "[policy]\ncommands = [\"a\", \"b\"]\nextend_defaults = false\npackages = [\"p\", \"q@1.2.3\"]\nenv_allow = [\"NODE_OPTIONS\"]\narguments_allow = [\"x -c y\"]\nlock = \"required\"\n[limits]\nline = 1000\n";
     let with = |text: &str| project(own, &[("wharf.toml", text)], true).unwrap();
     let silent = with(GOOD);
     assert_eq!(
@@ -304,6 +304,7 @@ fn cfg_12_a_nearer_layer_narrows_the_policy_and_never_widens_it() {
         "[policy]\nenv_allow = [\"LD_PRELOAD\"]\n",
         "[policy]\narguments_allow = [\"x -c z\"]\n",
         "[policy]\nprivate_networks = true\n",
+        "[policy]\nlock = \"optional\"\n",
         "[limits]\nline = 1001\n",
     ] {
         let config = with(&format!("{GOOD}{wider}"));

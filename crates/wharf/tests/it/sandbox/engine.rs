@@ -43,34 +43,33 @@ fn sbx_07_without_an_engine_nothing_starts() {
 #[test]
 fn sbx_07_a_step_that_fails_starts_nothing() {
     // The kernel says no to one step after the other.
-    let strace =
-        |say: &'static str| vec!["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=none", "-e", say];
-    let no_namespaces =
-        vec!["unshare", "-Ur", "sh", "-c", "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$0\""];
-    for (engine, starter, words) in [
-        (Some("own"), strace("inject=landlock_create_ruleset:error=ENOSYS"), "this kernel has no Landlock"),
-        (Some("own"), strace("inject=landlock_restrict_self:error=EPERM"), "Landlock"),
-        (Some("own"), strace("inject=unshare:error=EPERM"), "namespaces"),
-        (Some("own"), strace("inject=seccomp:error=EINVAL"), "calls"),
-        (None, strace("inject=seccomp:error=EINVAL"), "calls"),
-        (Some("own"), no_namespaces.clone(), "namespaces"),
-        (None, no_namespaces, "namespace"),
+    let strace = |trace, say| vec!["strace", "-f", "-qq", "-o", "/dev/null", "-e", trace, "-e", say];
+    let denied = |call: &str| match call {
+        "landlock" => strace("trace=landlock_create_ruleset", "inject=landlock_create_ruleset:error=ENOSYS"),
+        "restrict" => strace("trace=landlock_restrict_self", "inject=landlock_restrict_self:error=EPERM"),
+        "unshare" => strace("trace=unshare", "inject=unshare:error=EPERM"),
+        "seccomp" => strace("trace=seccomp", "inject=seccomp:error=EINVAL"),
+        _ => vec!["unshare", "-Ur", "sh", "-c", "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$0\""],
+    };
+    for (engine, call, words) in [
+        (Some("own"), "landlock", "this kernel has no Landlock"),
+        (Some("own"), "restrict", "cannot be held by Landlock"),
+        (Some("own"), "unshare", "namespaces cannot be made"),
+        (Some("own"), "seccomp", "system calls cannot be refused"),
+        (None, "seccomp", "system calls cannot be refused"),
+        (Some("own"), "namespaces", "namespaces cannot be made"),
+        (None, "namespaces", "Creating new namespace failed"),
     ] {
         let mut prison = Prison::new(engine, None);
-        prison.starter = starter;
+        prison.starter = denied(call);
         let told = prison.run(json!(true), &[]);
-        assert!(!told.unstarted.is_empty(), "{:?}: it was started", prison.starter);
-        let why = &told.unstarted[0];
-        assert!(
-            why.contains(words) && why.contains("the sandbox itself failed"),
-            "{:?}: {why}",
-            prison.starter
-        );
+        let why = told.unstarted.first().unwrap_or_else(|| panic!("it was started without {call}"));
+        assert!(why.contains(words) && why.contains("the sandbox itself failed"), "{call}: {why}");
     }
     // Watched in the same way, with nothing denied, it starts.
     for engine in [None, Some("own")] {
         let mut prison = Prison::new(engine, None);
-        prison.starter = strace("signal=none");
+        prison.starter = strace("trace=seccomp", "signal=none");
         prison.run(json!(true), &["out = 1"]).works();
     }
 }
