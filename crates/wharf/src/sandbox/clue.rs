@@ -42,7 +42,7 @@ const MISSING: [&str; 5] = ["ENOENT", "No such file", "not found", "cannot find"
 const FORBIDDEN: [&str; 6] =
     ["EROFS", "Read-only file system", "EACCES", "Permission denied", "EPERM", "Operation not permitted"];
 /// What programs say when there is no network.
-const UNREACHED: [&str; 9] = [
+const UNREACHED: [&str; 10] = [
     "EAI_AGAIN",
     "ENOTFOUND",
     "ENETUNREACH",
@@ -52,6 +52,19 @@ const UNREACHED: [&str; 9] = [
     "Could not resolve host",
     "nodename nor servname",
     "getaddrinfo",
+    "no such host",
+];
+/// And what they say before its name.
+const BEFORE_A_HOST: [&str; 9] = [
+    "ENOTFOUND ",
+    "EAI_AGAIN ",
+    "resolve host: ",
+    "resolve '",
+    "host='",
+    "host=\"",
+    "hostname '",
+    "lookup ",
+    "://",
 ];
 /// How much of what a server says is looked at, and how many of the paths in it.
 const LONGEST: usize = 4096;
@@ -160,15 +173,12 @@ impl Clue {
         if self.has_way_out || !UNREACHED.iter().any(|words| line.contains(words)) {
             return None;
         }
-        let odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':'));
-        let words = line.split(odd).map(|word| word.trim_matches(['.', ':', '-']));
-        // A name has a dot in it, and what follows the last is no number: no address, no version, no sentence's end.
-        let is_name = |word: &&str| {
-            let host = word.split(':').next().unwrap_or_default();
-            host.rsplit_once('.')
-                .is_some_and(|(_, top)| top.len() >= 2 && top.bytes().all(|b| b.is_ascii_alphabetic()))
-        };
-        let rule = words.filter(is_name).find_map(|word| Target::parse(word, Some(443)).ok()?.rule());
+        // Only where programs put it: much else in such a line has dots in it.
+        let ends = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':'));
+        let named = BEFORE_A_HOST.iter().filter_map(|words| line.split_once(words));
+        let mut named = named.map(|(_, rest)| rest.split(ends).next().unwrap_or_default());
+        let rule =
+            named.find_map(|host| Target::parse(host.trim_end_matches(['.', ':']), Some(443)).ok()?.rule());
         Some(Lack::Host(rule))
     }
 }

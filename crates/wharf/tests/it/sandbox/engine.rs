@@ -121,7 +121,8 @@ fn l17_a_call_that_fails_for_want_of_a_file_or_a_host_tells_the_line_to_add() {
             open(&note, "r"),
             open(&format!("{data}/note"), "a"),
             says("Error: getaddrinfo ENOTFOUND api.example.com".into()),
-            says("[Errno -3] Temporary failure in name resolution".into()),
+            says("socket.gaierror: [Errno -3] Temporary failure in name resolution".into()),
+            says("dial tcp: lookup db.example.org on 127.0.0.53: no such host".into()),
             // What it only claims.
             says(format!("ENOENT: no such file or directory, open '{key}'")),
             says(format!("EACCES: permission denied, open '{own}'")),
@@ -139,6 +140,7 @@ fn l17_a_call_that_fails_for_want_of_a_file_or_a_host_tells_the_line_to_add() {
             format!("add `sandbox.write = [\"{data}/note\"]` to `cell`"),
             "add `sandbox.domains = [\"api.example.com\"]` to `cell`".into(),
             "`wharf sandbox learn cell` tells which it asks for".into(),
+            "add `sandbox.domains = [\"db.example.org\"]` to `cell`".into(),
             format!(
                 "it says that it cannot read {key}; its sandbox keeps it from there, where secrets are kept"
             ),
