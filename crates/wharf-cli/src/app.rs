@@ -49,8 +49,8 @@ pub(crate) struct Setup {
     pub(crate) locks: Locks,
     sources: Sources,
     named_lockfile: Option<PathBuf>,
-    /// Where it is noted what servers look for, if they are watched.
-    pub(crate) watch: Option<PathBuf>,
+    /// The sandbox that watches what servers look for, if they are watched.
+    pub(crate) watched: Option<Sandbox>,
 }
 
 /// A host that is to be closed.
@@ -175,11 +175,10 @@ impl App {
             .asker(asker)
             .eras(Arc::new(eras))
             .tokens(logins::store(&self.world))
-            .sandbox(self.sandbox_of(setup)?)
+            .sandbox(setup.watched.clone().unwrap_or_else(|| self.sandbox()))
             .events(bus);
-        if let Some(own) = self.world.own.as_ref().filter(|_| setup.config.policy.sandbox) {
-            let options = PackageOptions::new(own.packages.clone());
-            builder = builder.packages(PackageOptions { home: Some(own.home.clone()), ..options });
+        if let Some(options) = self.package_options(setup) {
+            builder = builder.packages(options);
         }
         if let Some(audit) = self.audit(setup)? {
             builder = builder.audit(&audit);
@@ -192,6 +191,19 @@ impl App {
         }
         let host = builder.start().await?;
         Ok(OpenHost { host, accepted, teller })
+    }
+
+    /// How packages are fetched, if that is not left to their launchers.
+    pub(crate) fn package_options(&self, setup: &Setup) -> Option<PackageOptions> {
+        let own = self.world.own.as_ref().filter(|_| setup.config.policy.sandbox)?;
+        let (options, settings) = (PackageOptions::new(own.packages.clone()), &setup.config.packages);
+        Some(PackageOptions {
+            home: Some(own.home.clone()),
+            scripts_of: settings.scripts.clone(),
+            time: settings.time.unwrap_or(options.time),
+            size: settings.size.unwrap_or(options.size),
+            ..options
+        })
     }
 
     /// Where the record is kept, and where calls wait for an answer.
@@ -219,15 +231,6 @@ impl App {
         let (wait, expires, callers) = (settings.wait, settings.expires, settings.callers);
         let queue = |path| Approvals::new(path, ApprovalOptions { wait, expires, callers });
         Ok(self.store(setup).map(queue).transpose()?)
-    }
-
-    fn sandbox_of(&self, setup: &Setup) -> Result<Sandbox> {
-        let Some(notes) = &setup.watch else { return Ok(self.sandbox()) };
-        let watched = self.sandbox().watched(notes);
-        watched.map_err(|why| {
-            let hint = "install strace (`apt install strace`)";
-            Failure::general(format!("nothing can be watched here: {why}")).hint(hint)
-        })
     }
 
     /// How servers are confined: by this program, away from the home folder and from everything that Wharf keeps.
@@ -325,7 +328,7 @@ impl Setup {
         let locks = Locks::read(named_lockfile.as_deref(), &config)?;
         let policy =
             Policy::from(&config.policy).with_flow(config.flow.clone()).with_lock(locks.lock.clone());
-        Ok(Self { config, policy, locks, sources, named_lockfile, watch: None })
+        Ok(Self { config, policy, locks, sources, named_lockfile, watched: None })
     }
 
     /// A configured server by its name.

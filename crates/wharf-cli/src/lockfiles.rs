@@ -66,8 +66,23 @@ impl Locks {
                 locks.entries.insert(name.clone(), entry.clone());
             }
         }
-        locks.lock = (!locks.files.is_empty()).then(|| Arc::new(lock));
+        let required = config.policy.lock_required;
+        if required {
+            // Where there is no lockfile, nothing was accepted.
+            let others = config.servers.values().filter(|server| server.origin != Origin::BuiltIn);
+            for server in others.filter(|server| !locks.is_spoken_of(&server.name)) {
+                lock = lock.with(server.name.clone(), LockedServer::default());
+            }
+        }
+        locks.lock = (required || !locks.files.is_empty()).then(|| Arc::new(lock));
         Ok(locks)
+    }
+}
+
+impl Locks {
+    /// Whether there is a lockfile that speaks of a server, or could.
+    fn is_spoken_of(&self, server: &ServerName) -> bool {
+        self.places.get(server).is_some_and(|place| self.files.contains_key(place))
     }
 }
 

@@ -7,9 +7,10 @@ use clap_complete::ArgValueCandidates;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use wharf::catalog::{Change, Drift, LockEntry, What, diff_lines};
-use wharf::config::ServerConfig;
+use wharf::config::{ServerConfig, Transport};
 use wharf::connect::program_of;
 use wharf::names::ServerName;
+use wharf::sandbox::packages::{PackageOptions, PackageSpec};
 
 use super::completions::server_names;
 use crate::app::{App, Setup, starting};
@@ -124,9 +125,11 @@ pub(crate) async fn survey(app: &App, setup: &mut Setup, only: Option<&ServerNam
         [one] => starting(one),
         more => format!("starting {} servers", more.len()),
     };
+    let packages = app.package_options(setup);
     let ask = async |host: &wharf::Host| {
+        let packages = packages.as_ref();
         let one = |server: ServerConfig| async move {
-            let entry = ask(app, host, &server).await;
+            let entry = ask(app, host, &server, packages).await;
             (server, entry)
         };
         let asked =
@@ -139,12 +142,25 @@ pub(crate) async fn survey(app: &App, setup: &mut Setup, only: Option<&ServerNam
 /// How many servers are started at the same time.
 const AT_ONCE: usize = 8;
 
-async fn ask(app: &App, host: &wharf::Host, server: &ServerConfig) -> Result<LockEntry> {
+async fn ask(
+    app: &App,
+    host: &wharf::Host,
+    server: &ServerConfig,
+    packages: Option<&PackageOptions>,
+) -> Result<LockEntry> {
     let server = app.adjusted(server.clone());
     let connection = host.berth(server.name.as_str())?.connection().await?;
     let program = program_of(&server, &app.world.env).await;
+    // What was just fetched for it, if anything was.
+    let fetched = match (&server.transport, &program, packages) {
+        (Transport::Stdio(stdio), Some((path, _)), Some(options)) => {
+            PackageSpec::read(path, &stdio.args).ok().flatten().and_then(|spec| spec.find(options))
+        }
+        _ => None,
+    };
     let program = program.map(|(path, hash)| (path.display().to_string(), hash));
-    Ok(LockEntry::ask(&server, &connection, program).await?)
+    let fetched = fetched.map(|fetched| (fetched.words(), fetched.digest()));
+    Ok(LockEntry::ask(&server, &connection, program.into_iter().chain(fetched)).await?)
 }
 
 /// A change as the lines of a diff.

@@ -11,7 +11,7 @@ use wharf::connect::{LetIn, let_in};
 use wharf::names::ServerName;
 
 use super::completions::server_names;
-use super::learn;
+use super::learn::{self, Lesson};
 use crate::app::{App, Setup};
 use crate::failure::Result;
 
@@ -24,7 +24,8 @@ use crate::failure::Result;
 Examples:
   wharf sandbox show github
   wharf sandbox learn github
-  wharf sandbox learn files --call 'read_file {\"path\": \"/srv/note\"}'")]
+  wharf sandbox learn files --call 'read_file {\"path\": \"/srv/note\"}'
+  wharf sandbox learn weather --call 'today {\"at\": \"Kiel\"}' --allow-network")]
 pub(crate) struct SandboxArgs {
     #[command(subcommand)]
     command: SandboxCommand,
@@ -48,6 +49,12 @@ enum SandboxCommand {
         /// A tool to call meanwhile, with its arguments as JSON
         #[arg(long = "call", value_name = "TOOL [JSON]", value_parser = call)]
         calls: Vec<(String, Value)>,
+        /// Let it reach every public host that it asks for meanwhile, at ports 80 and 443
+        ///
+        /// Without this, hosts are noted and refused, and a server that stops at the first one tells of no other. With it,
+        /// whatever the server was given can leave this machine. Private addresses stay out of reach.
+        #[arg(long)]
+        allow_network: bool,
     },
 }
 
@@ -61,17 +68,19 @@ fn call(text: &str) -> std::result::Result<(String, Value), String> {
 
 impl SandboxArgs {
     pub(crate) async fn run(self, app: &App) -> Result<()> {
-        let (server, calls) = match self.command {
+        let (server, lesson) = match self.command {
             SandboxCommand::Show { server } => (server, None),
-            SandboxCommand::Learn { server, calls } => (server, Some(calls)),
+            SandboxCommand::Learn { server, calls, allow_network } => {
+                (server, Some(Lesson { calls, lets_out: allow_network }))
+            }
         };
         let setup = app.setup()?;
         setup.refuse_pending(app, ServerName::parse(&server).ok().as_ref())?;
         setup.report(app, Some(&server))?;
         let server = find(&setup, &server)?.clone();
-        match calls {
+        match lesson {
             None => show(app, &setup, &server),
-            Some(calls) => learn::learn(app, setup, &server, &calls).await,
+            Some(lesson) => learn::learn(app, setup, &server, &lesson).await,
         }
     }
 }

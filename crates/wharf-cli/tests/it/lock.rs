@@ -238,3 +238,24 @@ fn l20_check_scan_looks_through_what_is_known_and_starts_nothing() {
     let excerpt = first["excerpt"].as_str().unwrap();
     assert!(excerpt.ends_with(r"the user.\u{e0041}") && excerpt.is_ascii(), "{excerpt}");
 }
+
+#[test]
+fn l19_where_a_lockfile_is_required_nothing_runs_without() {
+    let at = Locked::new(&honest());
+    let config = fs::read_to_string(at.desk.config()).unwrap();
+    let policy = |lock: &str| config.replace("[policy]\n", &format!("[policy]\nlock = {lock}\n"));
+    fs::write(at.desk.config(), policy("\"required\"")).unwrap();
+    let refused = at.run(&["call", "pup", "read"]);
+    assert_eq!(refused.code, 6, "{refused:?}");
+    assert!(refused.err.contains("`lock.new`: it is not in the lockfile"), "{refused:?}");
+    // What Wharf brings itself needs none.
+    at.run(&["call", "demo", "echo", "message=hi"]).ok();
+    at.run(&["lock"]).ok();
+    at.run(&["call", "pup", "read"]).ok();
+    fs::remove_file(at.lockfile()).unwrap();
+    assert_eq!(at.run(&["call", "pup", "read"]).code, 6);
+    fs::write(at.desk.config(), policy("\"optional\"")).unwrap();
+    at.run(&["call", "pup", "read"]).ok();
+    fs::write(at.desk.config(), policy("true")).unwrap();
+    assert!(at.run(&["check"]).err.contains("`lock` must be \"required\" or \"optional\""));
+}

@@ -95,6 +95,65 @@ fn l17_a_profile_is_learnt_from_a_watched_run() {
 }
 
 #[test]
+fn l17_hosts_are_learnt_and_not_reached_and_secrets_are_not_proposed() {
+    let page = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    page.set_nonblocking(true).unwrap();
+    let port = page.local_addr().unwrap().port();
+    let desk = desk("");
+    let call = |code: &str| format!("run {}", serde_json::json!({ "code": code }));
+    let get = |url: &str| {
+        call(&format!(
+            "import urllib.request\ntry: urllib.request.urlopen('{url}', timeout=20)\nexcept OSError as e: out = e"
+        ))
+    };
+    let through = format!(
+        "import http.client, os; c = http.client.HTTPConnection(os.environ['HTTP_PROXY'].split('//')[1]); \
+         c.request('GET', 'http://localhost:{port}/', headers={{'Host': 'localhost:{port}'}}); c.getresponse()"
+    );
+    let calls = [
+        get("http://api.example.com/x"),
+        get("https://tiles.example.org:8443/"),
+        get("http://10.0.0.1/"),
+        get(&format!("http://127.0.0.1:{port}/")),
+        call(&through),
+        call(
+            "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname())",
+        ),
+        call(&format!("open('{}/.ssh/id')", desk.home().display())),
+    ];
+    for allow in [false, true] {
+        let flags = calls.iter().flat_map(|call| ["--call", call]);
+        let mut args: Vec<&str> = ["sandbox", "learn", "cell"].into_iter().chain(flags).collect();
+        args.extend(allow.then_some("--allow-network"));
+        let told = desk.run(&args).ok();
+        let line = format!(
+            "sandbox = {{ domains = [\"127.0.0.1:{port}\",\"api.example.com\",\"localhost:{port}\",\"tiles.example.org:8443\"] }}\n"
+        );
+        assert_eq!(told.out, line, "{told:?}");
+        assert!(told.err.contains(".ssh/id, where secrets are kept: that is not proposed"), "{told:?}");
+        assert_eq!(told.err.contains("can leave this machine"), allow, "{told:?}");
+    }
+    assert!(page.accept().is_err(), "this machine is not reached, whatever is allowed");
+    // With what was learnt it works.
+    let serving = std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        page.set_nonblocking(false).unwrap();
+        let (mut caller, _) = page.accept().unwrap();
+        let _ = caller.read(&mut [0; 4096]).unwrap();
+        caller.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\ntide").unwrap();
+    });
+    let learnt = self::desk(&format!("sandbox = {{ domains = [\"127.0.0.1:{port}\"] }}"));
+    let code = |url: &str| {
+        format!("import urllib.request; out = urllib.request.urlopen('{url}', timeout=20).read()")
+    };
+    assert_eq!(run(&learnt, &code(&format!("http://127.0.0.1:{port}/"))).ok().out.trim(), "ok: b'tide'");
+    serving.join().unwrap();
+    let told = run(&learnt, &code("http://api.example.com/")).ok();
+    assert!(told.out.contains("403"), "{told:?}");
+    assert!(told.err.contains("sandbox.domains = [\"api.example.com\"]"), "{told:?}");
+}
+
+#[test]
 fn l17_check_and_show_tell_what_holds() {
     let desk = desk("sandbox = { write = [\"~/app\"] }");
     let told = desk.run(&["check", "--json"]).ok().json();

@@ -196,7 +196,7 @@ impl fmt::Display for Change {
             (What::Source, _) => {
                 write!(f, "it is `{}` now, and was `{}`", short(&self.after), short(&self.before))
             }
-            (What::Program, _) => f.write_str("its program is another one"),
+            (What::Program, _) => f.write_str("its program, or a package that it runs, is another one"),
             (What::Revision, _) => {
                 write!(f, "it speaks {} now, and spoke {}", short(&self.after), short(&self.before))
             }

@@ -33,7 +33,8 @@ pub struct Lockfile {
 pub struct LockEntry {
     /// What is started or reached.
     pub source: LockedSource,
-    /// The programs that may be started for it: where each was found, by its SHA-256. Another machine may have another.
+    /// The programs that may be started for it, and the packages that may be run: where each was found, or what they are, by
+    /// its SHA-256. Another machine may have another.
     pub programs: BTreeMap<String, String>,
     /// The revision that was spoken with it.
     pub revision: Revision,
@@ -134,12 +135,12 @@ impl Lockfile {
 // === impl LockEntry ===
 
 impl LockEntry {
-    /// What a server is and offers now, asked over its connection. `program` is where its program was found and that
-    /// program's SHA-256.
+    /// What a server is and offers now, asked over its connection. `programs` are where its program was found and that
+    /// program's SHA-256, and the same of the packages that were fetched for it.
     pub async fn ask(
         config: &ServerConfig,
         connection: &Connection,
-        program: Option<(String, String)>,
+        programs: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self> {
         let (info, timeout) = (connection.info(), config.timeout);
         let mut lists = BTreeMap::new();
@@ -156,7 +157,7 @@ impl LockEntry {
         }
         Ok(Self {
             source: LockedSource::of(config),
-            programs: program.into_iter().map(|(path, hash)| (hash, path)).collect(),
+            programs: programs.into_iter().map(|(path, hash)| (hash, path)).collect(),
             revision: info.revision,
             capabilities: info.capabilities.clone(),
             instructions: info.instructions.as_ref().map(|text| text.raw().to_owned()),

@@ -24,6 +24,7 @@ pub(super) struct Parts<'a> {
     pub(super) audit: Option<&'a Entry>,
     pub(super) approvals: Option<&'a Entry>,
     pub(super) telemetry: Option<&'a Entry>,
+    pub(super) packages: Option<&'a Entry>,
     pub(super) flow: Option<&'a Node>,
     /// Names that are none.
     pub(super) problems: Vec<Problem>,
@@ -63,6 +64,7 @@ pub(super) fn parts<'a>(tree: &'a Node, source: &Source) -> Result<Parts<'a>, Bo
             (Format::Toml, "audit") => parts.audit = Some(entry),
             (Format::Toml, "approvals") => parts.approvals = Some(entry),
             (Format::Toml, "telemetry") => parts.telemetry = Some(entry),
+            (Format::Toml, "packages") => parts.packages = Some(entry),
             (Format::Toml, "flow") => parts.flow = Some(&entry.node),
             (Format::Json, "callers" | "gateway" | "audit" | "approvals" | "telemetry") => {
                 let message = format!("{} is not taken from an `.mcp.json`", shown(&entry.key));
@@ -84,8 +86,8 @@ pub(super) fn parts<'a>(tree: &'a Node, source: &Source) -> Result<Parts<'a>, Bo
     Ok(parts)
 }
 
-const TABLES: [&str; 9] =
-    ["mcp", "policy", "limits", "callers", "gateway", "flow", "audit", "approvals", "telemetry"];
+const TABLES: [&str; 10] =
+    ["mcp", "policy", "limits", "callers", "gateway", "flow", "audit", "approvals", "telemetry", "packages"];
 
 fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
     let problem = source.problem(&entry.key_span, format!("unknown key {} in wharf.toml", shown(key)));
@@ -94,7 +96,7 @@ fn unknown_table(entry: &Entry, key: &str, source: &Source) -> Problem {
         _ => match nearest(key, TABLES) {
             Some(name) => problem.hint(format!("did you mean `{name}`?")),
             None => problem.hint(
-                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]`, `[gateway]`, `[flow]`, `[audit]`, `[approvals]` and `[telemetry]`",
+                "the file holds `[mcp.NAME]`, `[policy]`, `[limits]`, `[callers.NAME]`, `[gateway]`, `[flow]`, `[audit]`, `[approvals]`, `[telemetry]` and `[packages]`",
             ),
         },
     }

@@ -23,6 +23,7 @@ use super::file::{self, Named, Parts};
 use super::flow::FlowSettings;
 use super::gateway::GatewaySettings;
 use super::node::{Entry, Node};
+use super::packages::PackageSettings;
 use super::policy::{self, PolicySettings, Refusal};
 use super::problem::Problem;
 use super::read::{self, Contents, Writable};
@@ -70,6 +71,8 @@ pub struct Config {
     pub approvals: ApprovalSettings,
     /// Where traces go.
     pub telemetry: TelemetrySettings,
+    /// How packages are fetched.
+    pub packages: PackageSettings,
     /// What holds private data, reaches the open world, or destroys.
     pub flow: FlowSettings,
     /// What is wrong: each names the server, or the file, that was left out because of it.
@@ -250,6 +253,11 @@ impl Layers<'_> {
             own_only(entry, source, is_project, "where traces go")?;
             telemetry.apply(&entry.node, source).map_err(Refusal::Invalid)?;
         }
+        let mut packages = self.config.packages.clone();
+        if let Some(entry) = parts.packages {
+            own_only(entry, source, is_project, "how packages are fetched")?;
+            packages.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+        }
         let mut flow = self.config.flow.clone();
         if let Some(node) = parts.flow {
             // A label only ever takes away, so a project may give some too.
@@ -259,6 +267,7 @@ impl Layers<'_> {
         self.config.flow = flow;
         self.config.telemetry = telemetry;
         self.config.approvals = approvals;
+        self.config.packages = packages;
         self.config.limits = limits;
         self.config.callers = callers;
         self.config.gateway = gateway;
@@ -306,7 +315,8 @@ impl Layers<'_> {
         }
     }
 
-    /// A project's file may not let a program out of the sandbox, even if it is trusted: the user's own rules may.
+    /// A project's file may not let a program out of the sandbox, or to services of this machine, even if it is trusted: the
+    /// user's own rules may.
     fn unconfined(
         &self,
         server: &ServerConfig,
@@ -315,19 +325,29 @@ impl Layers<'_> {
         entry: &Entry,
     ) -> Option<Problem> {
         let name = server.name.as_str();
-        if standing != Standing::Project
-            || server.sandbox != Some(SandboxSetting::Off)
-            || !self.config.policy.sandbox
-            || self.config.policy.unconfined.iter().any(|listed| listed == name)
-        {
+        let policy = &self.config.policy;
+        let may = !policy.sandbox || policy.unconfined.iter().any(|listed| listed == name);
+        if standing != Standing::Project || may {
             return None;
         }
+        let (message, hint) = match &server.sandbox {
+            Some(SandboxSetting::Off) => (
+                format!("a project's file may not turn the sandbox of `{name}` off"),
+                format!(
+                    "if you trust it that far, write in your own wharf.toml:\n  [policy]\n  unconfined = [\"{name}\"]"
+                ),
+            ),
+            Some(SandboxSetting::On(profile)) => {
+                let rule = profile.names_this_machine()?;
+                (
+                    format!("a project's file may not let `{name}` reach this machine itself: `{rule}`"),
+                    "if it should, define the server in your own wharf.toml".to_owned(),
+                )
+            }
+            None => return None,
+        };
         let mut keys = entry.node.as_table().unwrap_or_default().iter();
         let span = keys.find(|e| e.key == "sandbox").map_or(&entry.key_span, |e| &e.key_span);
-        let message = format!("a project's file may not turn the sandbox of `{name}` off");
-        let hint = format!(
-            "if you trust it that far, write in your own wharf.toml:\n  [policy]\n  unconfined = [\"{name}\"]"
-        );
         Some(Problem { server: Some(entry.key.clone()), ..source.problem(span, message).hint(hint) })
     }
 

@@ -37,6 +37,9 @@ pub struct PolicySettings {
     /// What is done about what the scan finds. `None` means it was not said: then what servers offer is scanned and
     /// reported, and results are not looked at.
     pub scan: Option<ScanRule>,
+    /// Whether a server needs a lockfile in which it was accepted (`lock = "required"`). Defaults to false: where there is
+    /// no lockfile, nothing is compared.
+    pub lock_required: bool,
 }
 
 /// What is done about what the scan finds in what servers offer and answer. Each does more than the one before it.
@@ -64,7 +67,7 @@ pub enum PackageRule {
     Listed(Vec<String>),
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "strict",
     "commands",
     "extend_defaults",
@@ -76,6 +79,7 @@ const KEYS: [&str; 11] = [
     "unconfined",
     "ask",
     "scan",
+    "lock",
 ];
 
 // === impl PolicySettings ===
@@ -95,6 +99,7 @@ impl Default for PolicySettings {
             unconfined: Vec::new(),
             ask: Vec::new(),
             scan: None,
+            lock_required: false,
         }
     }
 }
@@ -113,6 +118,7 @@ struct Written {
     unconfined: Option<Vec<String>>,
     ask: Option<Vec<ToolPattern>>,
     scan: Option<ScanRule>,
+    lock_required: Option<bool>,
 }
 
 /// Applies the table of a file that may say anything: the user's own, or one named on the command line.
@@ -149,6 +155,7 @@ pub(super) fn apply(node: &Node, source: &Source, to: &mut PolicySettings) -> Re
         to.ask = ask;
     }
     to.scan = written.scan.or(to.scan);
+    to.lock_required = written.lock_required.unwrap_or(to.lock_required);
     Ok(())
 }
 
@@ -216,6 +223,11 @@ pub(super) fn narrow(node: &Node, source: &Source, to: &mut PolicySettings) -> R
             return Err(widens("scan", "would look less closely"));
         }
         next.scan = Some(scan);
+    }
+    match written.lock_required {
+        Some(false) if to.lock_required => return Err(widens("lock", "would not be needed any more")),
+        Some(required) => next.lock_required = required,
+        None => {}
     }
     *to = next;
     Ok(())
@@ -306,6 +318,7 @@ fn read(node: &Node, source: &Source) -> Result<Written, Box<Problem>> {
             "unconfined" => written.unconfined = Some(texts(entry, source)?),
             "ask" => written.ask = Some(patterns(entry, source)?),
             "scan" => written.scan = Some(scan_rule(entry, source)?),
+            "lock" => written.lock_required = Some(lock_rule(entry, source)?),
             unknown => {
                 let message = format!("unknown rule {} in `[policy]`", shown(unknown));
                 let problem = source.problem(&entry.key_span, message);
@@ -387,6 +400,17 @@ fn scan_rule(entry: &Entry, source: &Source) -> Result<ScanRule, Box<Problem>> {
         Some("block") => Ok(ScanRule::Block),
         _ => {
             let message = "`scan` must be \"off\", \"warn\", \"strip\" or \"block\"".to_owned();
+            Err(wrong(source, &entry.node.span, message))
+        }
+    }
+}
+
+fn lock_rule(entry: &Entry, source: &Source) -> Result<bool, Box<Problem>> {
+    match entry.node.as_text() {
+        Some("required") => Ok(true),
+        Some("optional") => Ok(false),
+        _ => {
+            let message = "`lock` must be \"required\" or \"optional\"".to_owned();
             Err(wrong(source, &entry.node.span, message))
         }
     }

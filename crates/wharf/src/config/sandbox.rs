@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::domain::DomainRule;
 use super::duration;
 use super::fields::{Fields, Reader};
 use super::node::{Entry, Node, Value};
@@ -62,6 +63,14 @@ const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 
 // === impl Profile ===
+
+impl Profile {
+    /// The first of its rules that names this machine itself.
+    pub(super) fn names_this_machine(&self) -> Option<&str> {
+        let is_local = |rule: &&String| DomainRule::parse(rule).is_ok_and(|rule| rule.loopback);
+        self.domains.iter().find(is_local).map(String::as_str)
+    }
+}
 
 impl Default for Profile {
     fn default() -> Self {
@@ -186,10 +195,10 @@ fn normal(path: &std::path::Path) -> PathBuf {
 fn domains(reader: &mut Reader<'_>, entry: &Entry) -> Option<Vec<String>> {
     let mut domains = Vec::new();
     for (item, text) in items(reader, entry)? {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.*:[]".contains(c);
-        if text.is_empty() || !text.chars().all(plain) {
-            let hint = "write a host's name, such as \"api.example.com\" or \"*.example.com\"";
-            return reader.wrong_with(&item.span, format!("{} is not a host's name", shown(text)), hint);
+        if let Err(problem) = DomainRule::parse(text) {
+            let hint = "write it like \"api.example.com\", \"*.example.com\" or \"api.example.com:8443\"";
+            let message = format!("{} is no rule for `domains`: {problem}", shown(text));
+            return reader.wrong_with(&item.span, message, hint);
         }
         domains.push(text.to_owned());
     }
@@ -223,7 +232,8 @@ fn size(reader: &mut Reader<'_>, entry: &Entry, least: u64) -> Option<u64> {
     }
 }
 
-fn with_unit(text: &str) -> Option<u64> {
+/// Bytes, from a number with a unit.
+pub(super) fn with_unit(text: &str) -> Option<u64> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(at);

@@ -307,7 +307,13 @@ pub(super) fn address(
     schemes: [&str; 2],
 ) -> Option<SecretUrl> {
     let expanded = expand(reader, text, span)?;
-    let url = match Url::parse(expanded.text.trim()) {
+    let written = expanded.text.trim();
+    if is_ambiguous(written) {
+        let message = "`url` can be read in more than one way";
+        let hint = "write it as `https://host/path`, without blanks, line breaks and backslashes";
+        return reader.wrong_with(span, message, hint);
+    }
+    let url = match Url::parse(written) {
         Ok(url) => url,
         Err(error) => return reader.wrong(span, format!("`{field}` is not an address: {error}")),
     };
@@ -325,6 +331,15 @@ pub(super) fn address(
         }
         _ => reader.wrong(span, format!("`{field}` must start with `{secure}://` or `{plain}://`")),
     }
+}
+
+/// What some programs cut out, turn round or make up, so that another host is reached than a person reads.
+fn is_ambiguous(url: &str) -> bool {
+    let odd = |c: char| c.is_control() || c.is_whitespace() || c == '\\';
+    let (scheme, rest) = url.split_once(':').unwrap_or_default();
+    let known = WEB.iter().chain(&WEBSOCKET).any(|known| scheme.eq_ignore_ascii_case(known));
+    // What is no address of ours at all is told as that.
+    url.contains(odd) || (known && (!rest.starts_with("//") || rest.starts_with("///")))
 }
 
 fn headers(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<IndexMap<String, Secret>> {

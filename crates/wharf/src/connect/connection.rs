@@ -244,6 +244,11 @@ impl Connection {
         self.0.0.wire.inbox.asked_to_wait()
     }
 
+    /// What a person should know of a call that failed with these words, if the server is confined and they tell.
+    pub(crate) fn advice(&self, said: &str) -> Option<String> {
+        self.0.0.wire.link.advice(said)
+    }
+
     /// The last lines of its standard error.
     pub fn stderr(&self) -> StderrTail {
         self.0.0.wire.link.stderr()

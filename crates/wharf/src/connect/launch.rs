@@ -13,8 +13,8 @@ use super::stdio::{self, Unstarted, Yard};
 use crate::config::{ServerConfig, Stdio};
 use crate::error::{Error, Result, StderrTail};
 use crate::policy::{Confinement, EgressRules, LaunchPermit, LaunchRequest};
-use crate::sandbox::WayOut;
 use crate::sandbox::egress::{Egress, EgressOptions};
+use crate::sandbox::{Sandbox, WayOut};
 
 impl Dock {
     pub(super) async fn permit(&self, config: &ServerConfig, stdio: &Stdio) -> Result<LaunchPermit> {
@@ -75,15 +75,24 @@ impl Dock {
         Ok(Wire { server: config.name.clone(), transport: "stdio", link, inbox })
     }
 
-    /// Opens the one way to the network that a confined program has, if its profile names any host.
+    /// Opens the one way to the network that a confined program has, if its profile names any host or it is to be learnt
+    /// which it should name.
     fn way_out(&self, permit: &LaunchPermit) -> Result<Option<WayOut>> {
-        let domains = match permit.confinement() {
-            Confinement::Within(profile) if !profile.domains.is_empty() => &profile.domains,
-            _ => return Ok(None),
+        let Confinement::Within(profile) = permit.confinement() else { return Ok(None) };
+        let watched = self.sandbox.as_ref().and_then(Sandbox::watches_hosts);
+        if profile.domains.is_empty() && watched.is_none() {
+            return Ok(None);
+        }
+        let rules = EgressRules::parse(&profile.domains)?;
+        let (rules, asked) = match watched {
+            Some((asked, true)) => (rules.and_everywhere(), Some(asked)),
+            Some((asked, false)) => (rules, Some(asked)),
+            None => (rules, None),
         };
         let options = EgressOptions {
             net: self.egress.clone(),
-            ..EgressOptions::new(permit.server().clone(), EgressRules::parse(domains)?, self.events.clone())
+            asked,
+            ..EgressOptions::new(permit.server().clone(), rules, self.events.clone())
         };
         let folder = stdio::OwnFolder::new(permit.server(), &self.scratch);
         let folder =

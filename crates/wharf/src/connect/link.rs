@@ -151,6 +151,14 @@ impl Link {
         }
     }
 
+    /// What the server's words about a call that failed may mean, where it is confined.
+    pub(crate) fn advice(&self, said: &str) -> Option<String> {
+        match self {
+            Self::Pipe(pipe) => pipe.advice(said),
+            Self::Ws(_) | Self::Http(_) | Self::Sse(_) => None,
+        }
+    }
+
     /// The last lines of standard error, where there is one.
     pub(crate) fn stderr(&self) -> StderrTail {
         match self {

@@ -65,6 +65,7 @@ impl Dock {
             Some(fetched) => fetched,
             None => self.fetch(&permit, &spec, options).await?,
         };
+        self.policy.now().permit_packages(&server, || fetched.digest())?;
         let node = self.tool(permit.program(), "node");
         let (program, mut args) = fetched.command(node).ok_or_else(|| missing(&server, "node"))?;
         args.extend(spec.args.iter().map(Into::into));

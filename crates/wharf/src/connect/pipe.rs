@@ -131,6 +131,11 @@ impl PipeLink {
         self.inbox.close(Closed::by_us());
     }
 
+    /// What its words about a call that failed may mean, where it is confined.
+    pub(crate) fn advice(&self, said: &str) -> Option<String> {
+        self.child.as_ref()?.advice(said)
+    }
+
     pub(crate) fn stderr(&self) -> StderrTail {
         self.child.as_ref().map(Child::stderr).unwrap_or_default()
     }

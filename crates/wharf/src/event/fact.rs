@@ -69,6 +69,8 @@ pub enum Kind {
     Lost,
     /// A tool that a server offers cannot be used.
     Reject,
+    /// Somebody was not let in at the gateway, or wanted too much at a time: the first from its source, or how many more.
+    Barred,
 }
 
 /// What was decided.
@@ -208,6 +210,7 @@ impl Kind {
             Self::Connect => "connect",
             Self::Lost => "lost",
             Self::Reject => "reject",
+            Self::Barred => "barred",
         }
     }
 }

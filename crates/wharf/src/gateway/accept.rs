@@ -75,6 +75,7 @@ pub(super) async fn receive<D: Door, C>(
         gateway.desk.ending.end();
         let _ = tokio::time::timeout(LAST_WORDS, closing.closed()).await;
     }
+    gateway.desk.gate.settle();
 }
 
 async fn accept<D: Door>(door: &D, room: &Arc<Semaphore>) -> Option<(D::Stream, OwnedSemaphorePermit)> {

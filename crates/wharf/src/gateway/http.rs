@@ -3,6 +3,7 @@
 //! Limits come first: how many connections, how long a request may take to arrive, how large it may be.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
@@ -19,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::accept;
+use super::barred::{Bar, Whence};
 use super::body::{self, Reply};
 use super::guard::{self, single};
 use super::legacy::Sessions;
@@ -69,11 +71,12 @@ pub(super) struct Door {
 
 async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
+    let from = stream.peer_addr().ok().map(|peer| peer.ip());
     // What the connection becomes, if it is not HTTP any more.
     let upgrade = Arc::new(OnceLock::new());
     let service = hyper::service::service_fn(|request| {
         let (door, upgrade) = (Arc::clone(&door), Arc::clone(&upgrade));
-        async move { Ok::<_, Infallible>(door.answer(request, &upgrade).await) }
+        async move { Ok::<_, Infallible>(door.answer(request, &upgrade, from).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(door.gateway.desk.clock.clone())
@@ -99,10 +102,17 @@ async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receive
 // === impl Door ===
 
 impl Door {
-    async fn answer(&self, mut request: Request<Incoming>, upgrade: &OnceLock<Upgrade>) -> Reply {
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        upgrade: &OnceLock<Upgrade>,
+        from: Option<IpAddr>,
+    ) -> Reply {
         let settings = &self.gateway.settings;
+        let turn_away = |bar| self.gateway.desk.gate.turn_away(Whence::address(from), bar);
         if let Err((status, why)) = guard::check(&request, settings) {
             metrics::count(&self.gateway.desk.rejections.guard);
+            turn_away(Bar::Address(why));
             return body::plain(status, why);
         }
         match (request.method(), request.uri().path()) {
@@ -120,6 +130,7 @@ impl Door {
             Ok(caller) => caller,
             Err(refused) => {
                 metrics::count(&self.gateway.desk.rejections.auth);
+                turn_away(Bar::Identity(refused.words()));
                 return self.resource.refuse(refused, settings);
             }
         };

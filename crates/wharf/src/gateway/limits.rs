@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::barred::{Bar, Barred, Whence};
 use super::metrics;
 use crate::config::CallLimits;
 use crate::mcp::code;
@@ -46,6 +47,8 @@ pub(super) struct Overloaded {
 #[derive(Debug)]
 struct Inner {
     limits: CallLimits,
+    /// Where it is kept who was turned away.
+    barred: Barred,
     /// Of one server's calls, how many may be one caller's.
     share: usize,
     /// Of one server's queue, how much may be one caller's.
@@ -124,11 +127,11 @@ const SOON: Duration = Duration::from_secs(1);
 // === impl Gate ===
 
 impl Gate {
-    pub(super) fn new(limits: CallLimits) -> Self {
+    pub(super) fn new(limits: CallLimits, barred: Barred) -> Self {
         let share = (limits.calls_per_server / 2).max(1);
         let patience = (limits.waiting / 8).max(1);
         let (state, too_often, too_many) = (Mutex::new(State::new()), AtomicU64::new(0), AtomicU64::new(0));
-        Self(Arc::new(Inner { limits, share, patience, state, too_often, too_many }))
+        Self(Arc::new(Inner { limits, barred, share, patience, state, too_often, too_many }))
     }
 
     /// A caller asks for something, whatever it is.
@@ -136,9 +139,23 @@ impl Gate {
         let Some(rate) = self.0.rate() else { return Ok(()) };
         let mut state = self.0.lock();
         state.sweep(Some(rate));
-        let caller = state.callers.entry(caller.clone()).or_default();
-        let taken = caller.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate);
-        taken.inspect_err(|_| metrics::count(&self.0.too_often))
+        let known = state.callers.entry(caller.clone()).or_default();
+        let taken = known.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate);
+        drop(state);
+        taken.inspect_err(|_| {
+            metrics::count(&self.0.too_often);
+            self.turn_away(Whence::Caller(caller.clone(), None), Bar::Limits);
+        })
+    }
+
+    /// Puts it on record that somebody was turned away.
+    pub(super) fn turn_away(&self, from: Whence, bar: Bar) {
+        self.0.barred.note(from, bar);
+    }
+
+    /// Nobody comes any more: what was only counted goes on record.
+    pub(super) fn settle(&self) {
+        self.0.barred.settle();
     }
 
     /// Lets a call through when its turn has come. Dropping the future gives the turn up.
@@ -147,18 +164,22 @@ impl Gate {
         caller: &CallerName,
         server: Option<&ServerName>,
     ) -> Result<Pass, Overloaded> {
-        let (_place, turn) =
-            match self.0.ask(caller, server).inspect_err(|_| metrics::count(&self.0.too_many))? {
-                Asked::Through => return Ok(self.0.pass(caller.clone(), server.cloned())),
-                Asked::Wait(ticket, turn) => (Place { gate: &self.0, caller, server, ticket }, turn),
-            };
+        let (_place, turn) = match self.0.ask(caller, server) {
+            Ok(Asked::Through) => return Ok(self.0.pass(caller.clone(), server.cloned())),
+            Ok(Asked::Wait(ticket, turn)) => (Place { gate: &self.0, caller, server, ticket }, turn),
+            Err(overloaded) => {
+                metrics::count(&self.0.too_many);
+                self.turn_away(Whence::Caller(caller.clone(), server.cloned()), Bar::Limits);
+                return Err(overloaded);
+            }
+        };
         turn.await.map_err(|_| Overloaded { retry_after: SOON })
     }
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        Self::new(CallLimits::default())
+        Self::new(CallLimits::default(), Barred::default())
     }
 }
 

@@ -8,6 +8,7 @@ mod accept;
 mod addresses;
 mod apps;
 mod asking;
+mod barred;
 mod body;
 mod caller;
 mod calls;
@@ -65,6 +66,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::names::{CallerName, ServerName};
 use crate::wire::Limits;
+use barred::Barred;
 use caller::Tokens;
 use desk::Desk;
 use limits::Gate;
@@ -314,10 +316,11 @@ impl GatewayBuilder {
     /// Makes the gateway. Nothing is listened to yet.
     pub fn build(self) -> Result<Gateway> {
         let tracer = Tracer::new(&self.telemetry, &self.host)?;
+        let barred = Barred::new(self.host.trail().clone());
         let mut desk = Desk::new(self.host, self.name, self.instructions)?;
         desk.tracer = tracer;
         desk.callers = self.rules;
-        desk.gate = Gate::new(self.calls);
+        desk.gate = Gate::new(self.calls, barred);
         Ok(Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) })
     }
 }

@@ -63,16 +63,12 @@ impl Resource {
 
     /// Turns a caller away, and says how to come back.
     pub(super) fn refuse(&self, refused: Refused, settings: &Settings) -> Reply {
-        let (status, why, error) = match refused {
-            Refused::Unnamed => {
-                (StatusCode::UNAUTHORIZED, "say who you are: `Authorization: Bearer KEY`", None)
-            }
-            Refused::Unknown(why) => (StatusCode::UNAUTHORIZED, why, Some("invalid_token")),
-            Refused::Scope => {
-                (StatusCode::FORBIDDEN, "the token lacks a scope that is needed", Some("insufficient_scope"))
-            }
+        let why = refused.words();
+        let (status, error) = match refused {
+            Refused::Unnamed => (StatusCode::UNAUTHORIZED, None),
+            Refused::Unknown(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
+            Refused::Scope => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
             Refused::Unreachable => {
-                let why = "whoever makes the tokens does not answer; try again later";
                 let mut reply = body::plain(StatusCode::SERVICE_UNAVAILABLE, why);
                 reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
                 return reply;

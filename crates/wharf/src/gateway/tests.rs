@@ -1,5 +1,6 @@
 //! Private parts of the gateway, by themselves.
 
+mod barred;
 mod telemetry;
 mod turns;
 

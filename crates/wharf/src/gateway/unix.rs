@@ -13,6 +13,7 @@ use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
+use super::barred::{Bar, Whence};
 use super::{Gateway, accept, stdio};
 use crate::error::{Error, Result};
 use crate::net::is_listening;
@@ -110,7 +111,10 @@ pub(super) async fn serve(gateway: &Gateway, door: UnixDoor, stop: impl Future<O
 
 async fn converse(gateway: Gateway, stream: UnixStream, mut closed: watch::Receiver<bool>) {
     // Who it is, says the system. Whoever is not us is not answered.
-    if !stream.peer_cred().is_ok_and(|peer| peer.uid() == geteuid().as_raw()) {
+    let user = stream.peer_cred().ok().map(|peer| peer.uid());
+    if user != Some(geteuid().as_raw()) {
+        let bar = Bar::Identity("this socket is another user's");
+        gateway.desk.gate.turn_away(user.map_or(Whence::Unknown, Whence::User), bar);
         return;
     }
     let (input, output) = stream.into_split();

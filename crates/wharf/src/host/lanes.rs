@@ -172,6 +172,11 @@ impl Lanes {
         }
     }
 
+    /// A live connection of a lane to a server, if there is one.
+    pub(super) fn live(&self, config: &ServerConfig) -> Option<Connection> {
+        self.lock().get(&config.identity())?.iter().find_map(|lane| lane.berth.live())
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Vec<Arc<Lane>>>> {
         self.by_config.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -71,10 +71,13 @@ impl Host {
             outcome = Outcome { raw: outcome.raw, ..Outcome::from_error(server, tool, error) };
         }
         // What a tool says of its failure becomes an error's words, where no secret may stand.
-        if let (Ok(Target::Server(server)), Some(reason)) = (&target, &mut outcome.reason)
-            && let Cow::Owned(clean) = server.redactor.redact(reason)
-        {
-            *reason = clean;
+        if let (Ok(Target::Server(server)), Some(reason)) = (&target, &mut outcome.reason) {
+            if let Cow::Owned(clean) = server.redactor.redact(reason) {
+                *reason = clean;
+            }
+            if outcome.error.is_none() {
+                self.scope.advise(server, reason);
+            }
         }
         let outcome = outcome.after(started.elapsed());
         counted.end(outcome.success, outcome.error.as_ref(), outcome.took);

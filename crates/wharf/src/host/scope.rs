@@ -21,6 +21,7 @@ use crate::catalog::{CatalogMemory, CatalogStore};
 use crate::config::ServerConfig;
 use crate::connect::{Dock, Leaving, Pool};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{CallerRules, Grants, Permission, Rare, Standing};
@@ -120,6 +121,15 @@ impl Scope {
             taint: Taint::new(),
             reducers: Rare::default(),
             agent: None,
+        }
+    }
+
+    /// Tells what the words of a failed call may mean: what the server's sandbox keeps from it. The result stays as it is.
+    pub(super) fn advise(&self, server: &Server, said: &str) {
+        let live = server.berth.live().or_else(|| self.lanes.live(&server.config));
+        if let Some(message) = live.and_then(|connection| connection.advice(said)) {
+            let name = server.config.name.clone();
+            server.events.publish(|| Event::Warning { server: name, message });
         }
     }
 

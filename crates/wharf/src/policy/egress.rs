@@ -3,35 +3,21 @@
 //! once, here, and compared in that form only. What a name stands for is not known here: `net` judges that when it dials.
 
 use std::fmt;
-use std::net::IpAddr;
 
-use url::Host;
-
-use super::address;
+use crate::config::domain::{self, DEFAULT_PORTS, DomainRule};
 use crate::error::{Error, Result};
 use crate::names::ServerName;
 use crate::text::Escaped;
 
-/// The ports of a rule that names none.
-const DEFAULT_PORTS: [u16; 2] = [80, 443];
-/// The longest name that the name system knows.
-const MAX_NAME: usize = 253;
+/// What stands for a rule where every public host is allowed. As a rule it cannot be written.
+const EVERYWHERE: &str = "*";
 
 /// Where a confined server may go. Without a rule it may go nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EgressRules {
-    rules: Vec<Rule>,
+    rules: Vec<DomainRule>,
     /// Every public host, for a run that is watched to learn which ones are needed.
     everywhere: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Rule {
-    /// `*.` stood before the name.
-    below: bool,
-    name: String,
-    port: Option<u16>,
-    loopback: bool,
 }
 
 /// A host and a port that somebody wants to reach, in the one form that is compared.
@@ -61,7 +47,7 @@ impl EgressRules {
     pub fn parse<S: AsRef<str>>(domains: impl IntoIterator<Item = S>) -> Result<Self> {
         let rules = domains.into_iter().map(|text| {
             let text = text.as_ref();
-            Rule::parse(text).map_err(|problem| Error::Config {
+            DomainRule::parse(text).map_err(|problem| Error::Config {
                 message: format!("`{}` is no rule for `domains`: {problem}", Escaped(&shorten(text))),
                 hint: Some(
                     "write it like `api.example.com`, `*.example.com` or `api.example.com:8443`".into(),
@@ -74,7 +60,13 @@ impl EgressRules {
     /// Every public host by name, at ports 80 and 443, to learn which of them a server needs. Never this machine or its
     /// networks. What is refused is told as an event, too.
     pub fn everywhere() -> Self {
-        Self { rules: Vec::new(), everywhere: true }
+        Self::default().and_everywhere()
+    }
+
+    /// These, and [everywhere else](Self::everywhere).
+    #[must_use]
+    pub fn and_everywhere(self) -> Self {
+        Self { everywhere: true, ..self }
     }
 
     /// Whether nothing may be reached.
@@ -87,71 +79,18 @@ impl EgressRules {
     /// # Errors
     /// If no rule says so. The hint is the line to add.
     pub fn permit(&self, server: &ServerName, target: &Target) -> Result<EgressPermit> {
-        if let Some(rule) = self.rules.iter().find(|rule| rule.matches(target)) {
+        if let Some(rule) =
+            self.rules.iter().find(|rule| rule.matches(&target.name, target.is_address, target.port))
+        {
             let (rule, loopback) = (rule.to_string(), rule.loopback);
             return Ok(EgressPermit { target: target.clone(), rule, loopback });
         }
-        let public = !target.is_address && !address::is_loopback_name(&target.name);
+        let public = !target.is_address && !domain::is_loopback(&target.name);
         if self.everywhere && public && DEFAULT_PORTS.contains(&target.port) {
-            return Ok(EgressPermit { target: target.clone(), rule: "*".into(), loopback: false });
+            return Ok(EgressPermit { target: target.clone(), rule: EVERYWHERE.into(), loopback: false });
         }
         let what = format!("server `{server}` may not reach {target}");
         Err(Error::Denied { what, rule: "the domains of its sandbox".into(), hint: target.hint(server) })
-    }
-}
-
-// === impl Rule ===
-
-impl Rule {
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        let (below, rest) = match text.strip_prefix("*.") {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        if rest.contains('*') {
-            return Err("`*` stands only at the beginning, for what is below a name: `*.example.com`");
-        }
-        if rest.contains("://") || rest.contains('/') {
-            return Err("it is an address with a path; only its host belongs here");
-        }
-        let (host, port) = split(rest)?;
-        let (name, is_address) = normal(host)?;
-        let loopback = match name.parse::<IpAddr>() {
-            Ok(ip) => ip.is_loopback(),
-            Err(_) => address::is_loopback_name(&name),
-        };
-        if is_address && !loopback {
-            return Err("addresses are not allowed, write the name of the host");
-        }
-        if loopback && (below || port.is_none()) {
-            return Err("this machine itself is allowed one port at a time: `localhost:8080`");
-        }
-        if below && !name.contains('.') {
-            return Err("everything below a top-level domain is too much");
-        }
-        Ok(Self { below, name, port, loopback })
-    }
-
-    fn matches(&self, target: &Target) -> bool {
-        let named = match self.below {
-            true => {
-                let front = target.name.strip_suffix(self.name.as_str()).and_then(|f| f.strip_suffix('.'));
-                front.is_some_and(|front| !front.is_empty()) && !target.is_address
-            }
-            false => target.name == self.name,
-        };
-        named && self.port.map_or(DEFAULT_PORTS.contains(&target.port), |port| port == target.port)
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let below = if self.below { "*." } else { "" };
-        let name = bracketed(&self.name);
-        match self.port {
-            Some(port) => write!(f, "{below}{name}:{port}"),
-            None => write!(f, "{below}{name}"),
-        }
     }
 }
 
@@ -166,9 +105,9 @@ impl Target {
         if !authority.is_ascii() {
             return Err("the host has letters that belong in its `xn--` form");
         }
-        let (host, port) = split(authority)?;
+        let (host, port) = domain::split(authority)?;
         let port = port.or(default_port).ok_or("there is no port")?;
-        let (name, is_address) = normal(host)?;
+        let (name, is_address) = domain::normal(host)?;
         Ok(Self { name, port, is_address })
     }
 
@@ -189,28 +128,32 @@ impl Target {
 
     /// The host and the port as a request has them; without the port where the scheme implies it.
     pub fn authority(&self, implied: u16) -> String {
-        let name = bracketed(&self.name);
+        let name = domain::bracketed(&self.name);
         if self.port == implied { name } else { format!("{name}:{}", self.port) }
     }
 
-    fn hint(&self, server: &ServerName) -> String {
-        let loopback = match self.name.parse::<IpAddr>() {
-            Ok(ip) => ip.is_loopback(),
-            Err(_) => address::is_loopback_name(&self.name),
-        };
+    /// The narrowest rule that allows it. `None` for an address that no rule allows.
+    pub fn rule(&self) -> Option<String> {
+        let loopback = domain::is_loopback(&self.name);
         if self.is_address && !loopback {
-            return "addresses are not reached; let the server use the host's name, and allow that".into();
+            return None;
         }
         let with_port = loopback || !DEFAULT_PORTS.contains(&self.port);
-        let name = bracketed(&self.name);
-        let rule = if with_port { format!("{name}:{}", self.port) } else { name };
-        format!("if it should, add for server `{server}`: sandbox.domains = [\"{rule}\"]")
+        let name = domain::bracketed(&self.name);
+        Some(if with_port { format!("{name}:{}", self.port) } else { name })
+    }
+
+    fn hint(&self, server: &ServerName) -> String {
+        match self.rule() {
+            Some(rule) => format!("if it should, add for server `{server}`: sandbox.domains = [\"{rule}\"]"),
+            None => "addresses are not reached; let the server use the host's name, and allow that".into(),
+        }
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}:{}`", bracketed(&self.name), self.port)
+        write!(f, "`{}:{}`", domain::bracketed(&self.name), self.port)
     }
 }
 
@@ -227,69 +170,15 @@ impl EgressPermit {
         &self.rule
     }
 
+    /// Whether no rule was written for it: it is allowed because everything public is.
+    pub fn is_unruled(&self) -> bool {
+        self.rule == EVERYWHERE
+    }
+
     /// Whether it is this machine that is meant: only where the rule itself names it.
     pub fn loopback(&self) -> bool {
         self.loopback
     }
-}
-
-/// The host and the port of an authority. A colon belongs to the port, except in brackets.
-fn split(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let end = rest.find(']').ok_or("a bracket is not closed")?;
-            let after = &rest[end + 1..];
-            (
-                &authority[..end + 2],
-                if after.is_empty() {
-                    None
-                } else {
-                    Some(after.strip_prefix(':').ok_or("there is something after the bracket")?)
-                },
-            )
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let Some(port) = port else { return Ok((host, None)) };
-    let digits = !port.is_empty() && port.len() <= 5 && port.bytes().all(|b| b.is_ascii_digit());
-    let number = port.parse().ok().filter(|port| digits && *port != 0).ok_or("its port is none")?;
-    Ok((host, Some(number)))
-}
-
-/// The one form of a host, and whether it is an address. Every spelling of an address is one.
-fn normal(host: &str) -> Result<(String, bool), &'static str> {
-    let bracketed = host.starts_with('[');
-    let odd = |c: char| {
-        let plain = c.is_alphanumeric() || c == '-' || c == '.' || c == '_';
-        !(plain || (bracketed && matches!(c, ':' | '[' | ']')))
-    };
-    if host.is_empty() {
-        return Err("there is no host");
-    }
-    if host.contains(odd) {
-        return Err("the host has characters that belong in no name");
-    }
-    if host.ends_with('.') {
-        return Err("the host ends with a dot");
-    }
-    match Host::parse(host).map_err(|_| "the host is not a name")? {
-        Host::Ipv4(ip) => Ok((ip.to_string(), true)),
-        Host::Ipv6(ip) => Ok((ip.to_string(), true)),
-        // Characters that stand for a dot or for nothing may come out of the normal form.
-        Host::Domain(name)
-            if name.len() > MAX_NAME || name.ends_with('.') || name.split('.').any(str::is_empty) =>
-        {
-            Err("the host is not a name")
-        }
-        Host::Domain(name) => Ok((name, false)),
-    }
-}
-
-fn bracketed(name: &str) -> String {
-    if name.contains(':') { format!("[{name}]") } else { name.to_owned() }
 }
 
 fn shorten(text: &str) -> String {

@@ -196,6 +196,23 @@ impl Policy {
         })
     }
 
+    /// Are the packages that were fetched for a server those that were accepted? `found` is the digest of all of them.
+    pub(crate) fn permit_packages(&self, server: &ServerName, found: impl FnOnce() -> String) -> Result<()> {
+        let locked = match self.says(server) {
+            Says::Nothing => return Ok(()),
+            Says::Unknown => return Err(unknown(format!("server `{server}`"), server, None)),
+            Says::Locked(locked) => locked,
+        };
+        if locked.programs.contains(&found()) {
+            return Ok(());
+        }
+        Err(Error::Denied {
+            what: format!("the packages of server `{server}`"),
+            rule: "`lock.package`: they, or what they need, are not those that were accepted".into(),
+            hint: next_step(server, None),
+        })
+    }
+
     /// Is this definition the one that was accepted? `live` is the fingerprint of what the server says now.
     pub fn permit_definition(
         &self,

@@ -31,7 +31,7 @@ struct Hierarchy {
 }
 
 const NAME: &str = "wharf-";
-/// A group that is empty for so long is nobody's any more.
+/// A group that is empty for so long is nobody's any more, if nothing better is known of its maker.
 const STALE: Duration = Duration::from_secs(60);
 /// How often a group is tried to be removed at once, and later, and how long is waited in between.
 const AT_ONCE: usize = 20;
@@ -79,13 +79,16 @@ impl Hierarchies {
         found
     }
 
+    /// Removes what gateways left that were killed.
     fn sweep(&self) {
         for hierarchy in self.memory.iter().chain(&self.processes) {
             let Ok(entries) = hierarchy.parent.read_dir() else { continue };
             for entry in entries.flatten() {
                 let is_old =
                     || entry.metadata().ok()?.modified().ok()?.elapsed().ok().filter(|age| *age > STALE);
-                if entry.file_name().to_string_lossy().starts_with(NAME) && is_old().is_some() {
+                let name = entry.file_name();
+                let Some(maker) = name.to_str().and_then(|name| name.strip_prefix(NAME)) else { continue };
+                if is_orphan(maker).unwrap_or_else(|| is_old().is_some()) {
                     // One that is in use cannot be removed.
                     let _ = fs::remove_dir(entry.path());
                 }
@@ -96,7 +99,12 @@ impl Hierarchies {
     /// Makes a group with these bounds; `None` where none can be made.
     pub(super) fn make(&self, limits: &Limits) -> io::Result<Option<Cgroup>> {
         let mut group = Cgroup { folders: Vec::new() };
-        let name = format!("{NAME}{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let name = format!(
+            "{NAME}{}-{}-{:016x}",
+            std::process::id(),
+            namespace().unwrap_or_default(),
+            fastrand::u64(..)
+        );
         let bounds = [(&self.memory, limits.memory), (&self.processes, limits.processes)];
         for (hierarchy, bound) in bounds {
             let Some(Hierarchy { parent, file }) = hierarchy else { continue };
@@ -115,6 +123,23 @@ impl Hierarchies {
         let by = |found: &Option<Hierarchy>| if found.is_some() { "control group" } else { "process limit" };
         format!("memory by {}, processes by {}", by(&self.memory), by(&self.processes))
     }
+}
+
+/// Whether the maker of a group is gone, by the rest of the group's name: its number, the namespace in which it has that,
+/// and anything. `None` where nobody here can tell.
+fn is_orphan(maker: &str) -> Option<bool> {
+    let mut parts = maker.split('-');
+    let (number, its) = (parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u64>().ok()?);
+    namespace().filter(|ours| *ours == its)?;
+    let gone = !Path::new("/proc").join(number.to_string()).exists();
+    // The number may be another's by now: then the group is swept when it is old.
+    gone.then_some(true)
+}
+
+/// The namespace in which our process has its number.
+fn namespace() -> Option<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata("/proc/self/ns/pid").ok().map(|namespace| namespace.ino())
 }
 
 /// Whether a group can be made there, and processes moved into it from beside it.

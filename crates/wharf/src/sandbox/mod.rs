@@ -14,6 +14,7 @@ mod install;
 mod learn;
 pub mod packages;
 mod plan;
+mod secrets;
 mod stage;
 mod system;
 mod trial;
@@ -46,8 +47,8 @@ pub struct Sandbox {
     protected: Vec<PathBuf>,
     engine: Engine,
     hierarchies: Hierarchies,
-    /// Who watches, and where the notes go.
-    watch: Option<(PathBuf, PathBuf)>,
+    /// How programs are watched, if they are.
+    watch: Option<learn::Watch>,
 }
 
 /// What carries out the plan.
@@ -124,6 +125,11 @@ impl Sandbox {
     pub fn engine(mut self, engine: Engine) -> Self {
         self.engine = engine;
         self
+    }
+
+    /// Where it is noted which hosts programs ask for, if that is being learnt, and whether they are let through.
+    pub(crate) fn watches_hosts(&self) -> Option<(std::sync::Arc<egress::Asked>, bool)> {
+        self.watch.as_ref().map(learn::Watch::hosts)
     }
 
     pub(crate) fn has_home(&self) -> bool {

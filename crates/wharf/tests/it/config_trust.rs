@@ -285,7 +285,7 @@ fn cfg_11_an_empty_list_of_commands_means_none() {
 
 #[test]
 fn cfg_12_a_nearer_layer_narrows_the_policy_and_never_widens_it() {
-    let own = "[policy]\ncommands = [\"a\", \"b\"]\nextend_defaults = false\npackages = [\"p\", \"q@1.2.3\"]\nenv_allow = [\"NODE_OPTIONS\"]\narguments_allow = [\"x -c y\"]\n[limits]\nline = 1000\n";
+    let own = "[policy]\ncommands = [\"a\", \"b\"]\nextend_defaults = false\npackages = [\"p\", \"q@1.2.3\"]\nenv_allow = [\"NODE_OPTIONS\"]\narguments_allow = [\"x -c y\"]\nlock = \"required\"\n[limits]\nline = 1000\n";
     let with = |text: &str| project(own, &[("wharf.toml", text)], true).unwrap();
     let silent = with(GOOD);
     assert_eq!(
@@ -304,6 +304,7 @@ fn cfg_12_a_nearer_layer_narrows_the_policy_and_never_widens_it() {
         "[policy]\nenv_allow = [\"LD_PRELOAD\"]\n",
         "[policy]\narguments_allow = [\"x -c z\"]\n",
         "[policy]\nprivate_networks = true\n",
+        "[policy]\nlock = \"optional\"\n",
         "[limits]\nline = 1001\n",
     ] {
         let config = with(&format!("{GOOD}{wider}"));
@@ -432,4 +433,37 @@ fn a_broken_store_trusts_nothing_and_says_so() {
         both.is_trusted(&state.path().join("b.json"), b"x")
             && !both.is_trusted(&state.path().join("b.json"), b"y")
     );
+}
+
+#[test]
+fn ssrf_09_an_address_that_can_be_read_in_two_ways_is_refused() {
+    let with = |url: &str| {
+        let text =
+            serde_json::json!({"servers": {"a": {"url": url}, "b": {"url": "${ADDRESS}"}}}).to_string();
+        explicit(&[(".mcp.json", &text)], &[("ADDRESS", url)]).unwrap()
+    };
+    for url in [
+        "https://trusted.example\\@evil.example/mcp",
+        "https:\\\\evil.example/mcp",
+        "https://trus\tted.example/mcp",
+        "https://trusted.example/\r\nmcp",
+        "http:1.2.3.4",
+        "HTTP:evil.example/mcp",
+        "https:///evil.example/mcp",
+        "wss:/evil.example/mcp",
+        "https://a b.example/",
+    ] {
+        let config = with(url);
+        assert!(config.servers.is_empty(), "{url:?}: {:?}", config.servers);
+        assert!(
+            config.problems.iter().all(|p| p.message.contains("more than one way")),
+            "{:?}",
+            config.problems
+        );
+    }
+    for url in
+        ["https://trusted.example/mcp?a=b%20c", "HTTPS://trusted.example:8443/", "wss://trusted.example/x"]
+    {
+        assert_eq!(with(url).servers.len(), 2, "{url}: {:?}", with(url).problems);
+    }
 }

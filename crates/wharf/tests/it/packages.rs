@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use wharf::config::{Profile, SandboxSetting, ServerConfig};
+use wharf::config::{self, PackageSettings, Profile, SandboxSetting, ServerConfig, Sources, edit};
+use wharf::connect::program_of;
 use wharf::event::Event;
 use wharf::host::HostBuilder;
 use wharf::names::ServerName;
+use wharf::policy::{Lock, LockedServer, LockedSource, Policy};
 use wharf::sandbox::Sandbox;
 use wharf::sandbox::packages::{PackageOptions, PackageSpec, Source};
 use wharf::{Error, Host, Side};
@@ -277,10 +279,44 @@ async fn cmd_02_a_package_manager_gets_the_registrys_settings_and_nothing_else()
     assert!(home.starts_with(shop.cache.to_str().unwrap()) && !Path::new(home).exists(), "{home}");
 
     let open = Shop::open(HONEST);
-    let host = open.builder(|options| options.scripts = true).start().await.unwrap();
+    let host = open.builder(|options| options.scripts_of = vec!["pkg".into()]).start().await.unwrap();
     assert!(soon("a call", host.call("pup_echo", serde_json::json!({}))).await.error.is_none());
     host.close().await;
     assert!(open.said("npm.args").contains("--ignore-scripts=false"));
+    // What another package may, this one may not.
+    let other = Shop::open(HONEST);
+    let host = other.builder(|options| options.scripts_of = vec!["other".into()]).start().await.unwrap();
+    assert!(soon("a call", host.call("pup_echo", serde_json::json!({}))).await.error.is_none());
+    host.close().await;
+    assert!(other.said("npm.args").contains("--ignore-scripts=true"));
+}
+
+#[test]
+fn l12_how_packages_are_fetched_is_the_users_own_to_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wharf.toml");
+    let load = |text: &str, project: bool| {
+        edit::write_atomically(&path, text).unwrap();
+        let mut sources = Sources::default();
+        if project {
+            sources.trust.trust(&path, text.as_bytes()).unwrap();
+            sources.folders = vec![folder.path().into()];
+        } else {
+            sources.user = Some(path.clone());
+        }
+        config::load(&sources)
+    };
+    let text = "[packages]\nscripts = [\"a\", \"@b/c\"]\ntime = \"10m\"\nsize = \"2GB\"\n";
+    let found = load(text, false).unwrap().packages;
+    assert_eq!(found.scripts, ["a", "@b/c"]);
+    assert_eq!((found.time, found.size), (Some(Duration::from_secs(600)), Some(2 << 30)));
+    assert_eq!(load("", false).unwrap().packages, PackageSettings::default());
+    let project = load(text, true).unwrap();
+    assert!(project.problems[0].message.contains("may not say how packages are fetched"), "{project:?}");
+    assert_eq!(project.packages, PackageSettings::default());
+    for wrong in ["scripts = true", "script = []", "size = \"1KB\"", "size = 5", "time = \"soon\""] {
+        assert!(load(&format!("[packages]\n{wrong}\n"), false).is_err(), "{wrong}");
+    }
 }
 
 #[tokio::test]
@@ -375,4 +411,39 @@ async fn l17_what_is_broken_in_the_cache_is_fetched_again() {
     call().await;
     assert_eq!(shop.said("npm.args").lines().count(), 3);
     assert_eq!(shop.kept().len(), 1);
+}
+
+#[tokio::test]
+async fn l19_fetched_packages_are_held_to_the_lockfile() {
+    let shop = Shop::open(HONEST);
+    let config = ServerConfig::stdio(ServerName::parse("pup").unwrap(), "npx", ["-y", "pkg@1.2.3", "--deep"]);
+    let (_, npx) = program_of(&config, &shop.environment()).await.unwrap();
+    let connect = async |accepted: &[&str]| {
+        let locked = LockedServer {
+            source: Some(LockedSource::of(&config)),
+            programs: accepted.iter().map(|&hash| hash.to_owned()).collect(),
+            ..LockedServer::default()
+        };
+        let lock = Lock::new().with(config.name.clone(), locked);
+        let policy = Policy::strict().with_lock(Some(Arc::new(lock)));
+        let host = shop.builder(|_| {}).policy(policy).start().await.unwrap();
+        let connected = soon("a connection", host.berth("pup").unwrap().connection()).await.map(drop);
+        host.close().await;
+        connected
+    };
+    let error = connect(&[&npx]).await.unwrap_err();
+    assert!(error.to_string().contains("`lock.package`"), "{error}");
+    assert!(error.hint().unwrap().contains("wharf diff pup"), "{error:?}");
+    let spec = PackageSpec::read(Path::new("/bin/npx"), &["-y", "pkg@1.2.3"]).unwrap().unwrap();
+    let fetched = spec.find(&PackageOptions::new(&shop.cache)).unwrap();
+    assert_eq!(fetched.words(), "package pkg 1.2.3 and 1 other");
+    connect(&[&npx, &fetched.digest()]).await.unwrap();
+    // The same package with another of those that it needs is another thing to accept.
+    std::fs::remove_dir_all(&shop.cache).unwrap();
+    shop.stock("npm", &HONEST.replace("2.0.0", "2.0.1"));
+    let error = connect(&[&npx, &fetched.digest()]).await.unwrap_err();
+    assert!(error.to_string().contains("`lock.package`"), "{error}");
+    let other = spec.find(&PackageOptions::new(&shop.cache)).unwrap();
+    assert_ne!(other.digest(), fetched.digest());
+    connect(&[&npx, &other.digest()]).await.unwrap();
 }

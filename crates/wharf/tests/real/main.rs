@@ -11,6 +11,7 @@
 
 mod codegen;
 mod http;
+mod learnt;
 mod node;
 mod offers;
 mod packages;

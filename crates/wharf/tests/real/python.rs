@@ -76,7 +76,7 @@ async fn fetch() {
 }
 
 /// The address of a page on loopback, there for as long as the test runs.
-async fn page(html: &'static str) -> String {
+pub(crate) async fn page(html: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {

@@ -144,6 +144,11 @@ impl Child {
         Ending { exit: self.exit.clone(), stderr: self.stderr.clone() }
     }
 
+    /// What its words about a call that failed may mean, where it is confined.
+    pub(crate) fn advice(&self, said: &str) -> Option<String> {
+        self.stderr.advice(said)
+    }
+
     /// Its last words.
     pub(crate) fn stderr(&self) -> StderrTail {
         self.stderr.lines()

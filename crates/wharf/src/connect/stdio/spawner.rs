@@ -119,10 +119,11 @@ fn start(
     let confined = sandbox.confine(&plan).map_err(failed)?;
     let mut command = command(&confined.program);
     command.args(&confined.args).current_dir("/");
-    let mut spawned = spawn_now(command, None).map_err(failed)?;
+    let socket = way_out.as_ref().and_then(|way_out| way_out.socket.parent());
+    let mut spawned = spawn_now(command, None, socket).map_err(failed)?;
     // The command line spoke of them.
     drop(confined.files);
-    let clue = Clue::new(permit.server(), &plan);
+    let clue = Clue::new(permit.server(), &plan, sandbox);
     spawned.inside =
         Some(Inside { group: confined.group, preamble: confined.preamble, clue, warnings: plan.warnings });
     Ok(spawned)
@@ -135,7 +136,7 @@ fn plain(permit: &LaunchPermit, folder: Option<OwnFolder>) -> io::Result<Spawned
     if let Some(cwd) = permit.cwd().or_else(|| folder.as_ref().map(|f| f.0.as_path())) {
         command.current_dir(cwd);
     }
-    spawn_now(command, folder)
+    spawn_now(command, folder, None)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that starts servers, with a permit in hand")]
@@ -145,7 +146,12 @@ fn command(program: &Path) -> tokio::process::Command {
     command
 }
 
-fn spawn_now(mut command: tokio::process::Command, folder: Option<OwnFolder>) -> io::Result<Spawned> {
+/// `other` is a folder that is somebody else's to remove, unless we are killed.
+fn spawn_now(
+    mut command: tokio::process::Command,
+    folder: Option<OwnFolder>,
+    other: Option<&Path>,
+) -> io::Result<Spawned> {
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -154,7 +160,7 @@ fn spawn_now(mut command: tokio::process::Command, folder: Option<OwnFolder>) ->
         .kill_on_drop(true);
     let mut process = command.spawn()?;
     let pid = process.id().ok_or_else(|| io::Error::other("it ended at once"))?;
-    watchdog::guard(pid, folder.as_ref().map(|f| f.0.as_path()));
+    watchdog::guard(pid, folder.as_ref().map(|f| f.0.as_path()).or(other));
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {

@@ -75,6 +75,11 @@ impl Tail {
         StderrTail { lines, advice }
     }
 
+    /// What its words about a call that failed may mean, where it is confined.
+    pub(super) fn advice(&self, said: &str) -> Option<String> {
+        self.clue.as_ref()?.of_call(said)
+    }
+
     fn keep(&self, line: &Line, server: &ServerName, monitor: &Monitor) {
         let text = match line {
             Line::Text(bytes) => {

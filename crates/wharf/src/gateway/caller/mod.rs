@@ -55,6 +55,19 @@ pub(super) enum Refused {
 /// What every key begins with, so that one that is lost can be found.
 const BEGINNING: &str = "whf_";
 
+// === impl Refused ===
+
+impl Refused {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Unnamed => "say who you are: `Authorization: Bearer KEY`",
+            Self::Unknown(why) => why,
+            Self::Scope => "the token lacks a scope that is needed",
+            Self::Unreachable => "whoever makes the tokens does not answer; try again later",
+        }
+    }
+}
+
 // === impl Callers ===
 
 impl Callers {

@@ -8,11 +8,15 @@ use futures_util::FutureExt as _;
 use tokio::time::sleep;
 
 use crate::config::CallLimits;
+use crate::gateway::barred::Barred;
 use crate::gateway::limits::{Gate, Overloaded, Pass};
 use crate::names::{CallerName, ServerName};
 
 fn gate(calls_per_caller: usize, calls_per_server: usize, waiting: usize) -> Gate {
-    Gate::new(CallLimits { calls_per_caller, calls_per_server, waiting, ..CallLimits::default() })
+    Gate::new(
+        CallLimits { calls_per_caller, calls_per_server, waiting, ..CallLimits::default() },
+        Barred::default(),
+    )
 }
 
 fn caller(name: &str) -> CallerName {
@@ -87,7 +91,7 @@ async fn l94_a_full_queue_refuses_at_once_and_another_queue_does_not_mind() {
 #[tokio::test(start_paused = true)]
 async fn l94_a_rate_has_a_burst_and_refills() {
     let limits = CallLimits { requests_per_second: Some(2.0), burst: Some(3), ..CallLimits::default() };
-    let gate = Gate::new(limits);
+    let gate = Gate::new(limits, Barred::default());
     let ann = caller("ann");
     assert!((0..3).all(|_| gate.arrive(&ann).is_ok()));
     let wait = gate.arrive(&ann).unwrap_err().retry_after;
@@ -96,7 +100,7 @@ async fn l94_a_rate_has_a_burst_and_refills() {
     sleep(wait).await;
     assert!(gate.arrive(&ann).is_ok() && gate.arrive(&ann).is_err());
     let limits = CallLimits { server_calls_per_second: Some(1.0), ..CallLimits::default() };
-    let gate = Gate::new(limits);
+    let gate = Gate::new(limits, Barred::default());
     assert!(at_once(&gate, "a", "s").unwrap().is_ok() && at_once(&gate, "b", "s").unwrap().is_ok());
     assert!(at_once(&gate, "c", "s").unwrap().is_err());
     assert!(at_once(&gate, "c", "t").unwrap().is_ok());

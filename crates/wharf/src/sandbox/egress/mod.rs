@@ -5,6 +5,7 @@
 //! each refusal. TLS is never opened: only the name in its first message is read. Which hosts are allowed is for
 //! [`policy`](crate::policy::EgressRules) to say.
 
+mod asked;
 mod hello;
 mod meter;
 mod plain;
@@ -30,6 +31,7 @@ use crate::names::ServerName;
 use crate::net::NetOptions;
 use crate::policy::EgressRules;
 use crate::text::Escaped;
+pub use asked::Asked;
 use proxy::Proxy;
 
 /// A proxy that listens. When it is dropped, every connection through it is cut and its socket is gone.
@@ -54,6 +56,8 @@ pub struct EgressOptions {
     pub limits: EgressLimits,
     /// Where connections are told of.
     pub events: Bus,
+    /// Where it is noted which hosts were asked for that no rule names. `None`: nowhere.
+    pub asked: Option<Arc<Asked>>,
 }
 
 /// The bounds of a proxy.
@@ -117,7 +121,8 @@ impl Drop for Egress {
 impl EgressOptions {
     /// The defaults, for a server with these rules.
     pub fn new(server: ServerName, rules: EgressRules, events: Bus) -> Self {
-        Self { server, rules, net: NetOptions::default(), limits: EgressLimits::default(), events }
+        let (net, limits) = (NetOptions::default(), EgressLimits::default());
+        Self { server, rules, net, limits, events, asked: None }
     }
 }
 

@@ -209,8 +209,15 @@ impl Proxy {
 
     /// The line that would allow it goes to the server, and to whoever hears of it.
     fn denied(&self, target: &Target, error: &Error) -> Refusal {
+        self.note(target);
         let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
         self.refuse(Some(target), StatusCode::FORBIDDEN, format!("{error}{hint}"))
+    }
+
+    fn note(&self, target: &Target) {
+        if let Some(asked) = &self.options.asked {
+            asked.note(target);
+        }
     }
 
     fn busy(&self, request: &Request<Incoming>) -> Refusal {
@@ -231,7 +238,12 @@ impl Proxy {
             let (server, rule) = (self.options.server.clone(), Some(permit.rule().to_owned()));
             self.options.events.publish(|| Event::Egress { server, host: host.clone(), port, rule, reached });
         };
-        match net::reach(&permit, &self.options.net).await {
+        let reached = net::reach(&permit, &self.options.net).await;
+        // A rule for what is refused by its address would be of no use.
+        if permit.is_unruled() && !matches!(reached, Err(NetError::Refused { .. })) {
+            self.note(target);
+        }
+        match reached {
             Ok(stream) => {
                 tell(Reached::Opened);
                 let meter = Meter::default();

@@ -70,6 +70,8 @@ pub struct PackageOptions {
     pub home: Option<PathBuf>,
     /// Whether packages may run code of their own while they are installed. Defaults to false.
     pub scripts: bool,
+    /// Packages that may, by name, whatever the others may. Defaults to none.
+    pub scripts_of: Vec<String>,
     /// How long fetching may take. Defaults to 5 minutes.
     pub time: Duration,
     /// How large a package may be, with everything that it needs. Defaults to 1 GiB.
@@ -98,7 +100,7 @@ impl PackageSpec {
         let mut hash = Sha256::new();
         let texts = self.packages.iter().map(|package| package.text.as_str());
         let platform = [std::env::consts::OS, std::env::consts::ARCH];
-        let scripts = if options.scripts { "scripts" } else { "" };
+        let scripts = if options.runs_scripts(self) { "scripts" } else { "" };
         let kind = format!("{:?}", self.source);
         let rest = [scripts, &kind, self.python.as_deref().unwrap_or_default()];
         let all =
@@ -116,6 +118,16 @@ impl PackageSpec {
     /// What was fetched before, if it is there and whole.
     pub fn find(&self, options: &PackageOptions) -> Option<Fetched> {
         Fetched::load(&options.cache.join(self.folder_name(options)))
+    }
+}
+
+// === impl PackageOptions ===
+
+impl PackageOptions {
+    /// Whether a package may run code of its own while it is installed, and what it needs with it.
+    fn runs_scripts(&self, spec: &PackageSpec) -> bool {
+        let same = |name: &String| outcome::normal(name) == outcome::normal(&spec.main().name);
+        self.scripts || self.scripts_of.iter().any(same)
     }
 }
 
@@ -139,6 +151,7 @@ impl PackageOptions {
             cache: cache.into(),
             home: None,
             scripts: false,
+            scripts_of: Vec::new(),
             time: Duration::from_secs(300),
             size: 1 << 30,
         }

@@ -7,8 +7,10 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::{PackageSpec, Source};
+use crate::text::Escaped;
 
 /// Packages in the cache, ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +104,31 @@ impl Fetched {
     pub fn main(&self) -> &Resolved {
         // None is made without.
         &self.resolved[0]
+    }
+
+    /// Everything that was fetched, in one SHA-256: names, versions, and what their registries say they must hash to.
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        for package in &self.resolved {
+            let parts = [&package.name, &package.version].into_iter().chain(&package.integrity);
+            for part in parts {
+                hash.update(part.len().to_be_bytes());
+                hash.update(part);
+            }
+            hash.update([0; 8]);
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What was fetched, on one line.
+    pub fn words(&self) -> String {
+        let Resolved { name, version, .. } = self.main();
+        let words = match self.resolved.len() - 1 {
+            0 => format!("package {name} {version}"),
+            1 => format!("package {name} {version} and 1 other"),
+            others => format!("package {name} {version} and {others} others"),
+        };
+        Escaped(&words).to_string()
     }
 
     /// The program and what stands before the server's own arguments.
@@ -253,7 +280,7 @@ fn is_inside(path: &Path) -> bool {
 }
 
 /// PyPI takes `My_Pkg` and `my-pkg` for the same; npm has no two names that differ so.
-fn normal(name: &str) -> String {
+pub(super) fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 

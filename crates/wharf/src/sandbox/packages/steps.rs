@@ -9,6 +9,7 @@ use super::{PackageOptions, PackageSpec, Source, environment};
 use crate::error::{Error, StderrTail};
 use crate::names::ServerName;
 use crate::secret::Secret;
+use crate::text::Escaped;
 
 /// A command that is part of fetching.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl PackageSpec {
     fn npm(&self, folder: &Path, options: &PackageOptions) -> Step {
         // What comes from elsewhere than a registry is prepared by its own scripts, whatever is said about scripts. An npm
         // that does not know the rules about it finds no git.
-        let scripts: &[&str] = match options.scripts {
+        let scripts: &[&str] = match options.runs_scripts(self) {
             true => &["--ignore-scripts=false"],
             false => &[
                 "--ignore-scripts=true",
@@ -115,7 +116,7 @@ impl PackageSpec {
                 .collect(),
         };
         let venv = folder.join("venv");
-        let build = if options.scripts { &[][..] } else { &["--no-build"] };
+        let build = if options.runs_scripts(self) { &[][..] } else { &["--no-build"] };
         let python = [OsString::from("--python"), venv.join("bin/python").into()];
 
         let mut make = words(&["venv", "--no-project"]);
@@ -153,7 +154,7 @@ impl PackageSpec {
             "--report",
         ]);
         install.push(folder.join("report.json").into());
-        if !options.scripts {
+        if !options.runs_scripts(self) {
             install.push("--only-binary=:all:".into());
         }
         install.push("--".into());
@@ -179,12 +180,11 @@ impl PackageSpec {
             let what = format!("the registry does not let us have package `{package}`");
             return users(&what, "see to the registry's settings: `.npmrc`, or those of uv or pip");
         }
+        let name = Escaped(&self.main().name).to_string();
+        let allow = format!("`scripts = [\"{name}\"]` in `[packages]` of your own wharf.toml");
         if says(&["EALLOW", "git dep", "code ENOGIT"]) {
             let what = format!("package `{package}` needs one that is in no registry");
-            return users(
-                &what,
-                "choose another version; or allow it, with `scripts` of the sandbox's packages",
-            );
+            return users(&what, &format!("choose another version; or allow it: {allow}"));
         }
         // Before what is missing: without a wheel there is also no matching distribution.
         if says(&[
@@ -194,10 +194,7 @@ impl PackageSpec {
             "from versions: none",
         ]) {
             let what = format!("package `{package}` would have to run code of its own while it is installed");
-            return users(
-                &what,
-                "choose a version that has wheels; or let it, with `scripts` of the sandbox's packages",
-            );
+            return users(&what, &format!("choose a version that has wheels; or let it: {allow}"));
         }
         if says(&[
             "ETARGET",

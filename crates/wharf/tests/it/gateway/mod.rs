@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly, in its scenery too")]
 
 mod approvals;
+mod barred;
 mod doors;
 mod endings;
 mod exposition;

@@ -30,6 +30,8 @@ pub(crate) struct Prison {
     engine: Option<&'static str>,
     /// The user to be, if not who runs the tests.
     user: Option<u32>,
+    /// What the host is started by, if not by itself.
+    starter: Vec<&'static str>,
 }
 
 /// What a host in its own process told.
@@ -63,7 +65,7 @@ impl Prison {
         if engine.is_none() {
             assert!(Path::new("/usr/bin/bwrap").exists(), "bubblewrap is missing: run ./check");
         }
-        let prison = Self { folder: tempfile::tempdir().unwrap(), engine, user };
+        let prison = Self { folder: tempfile::tempdir().unwrap(), engine, user, starter: Vec::new() };
         for folder in ["home/.ssh", "home/.aws", "home/.config/wharf", "project", "data/inner", "other"] {
             std::fs::create_dir_all(prison.at(folder)).unwrap();
         }
@@ -141,14 +143,19 @@ impl Prison {
 
     /// The host's own process, as the user that it is to be.
     pub(crate) fn command(&self) -> Command {
-        let mut command = match self.user {
-            Some(user) => {
+        let mut command = match (self.user, &self.starter[..]) {
+            (Some(user), _) => {
                 let mut command = Command::new("setpriv");
                 command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()]);
                 command.arg(cell());
                 command
             }
-            None => Command::new(cell()),
+            (None, [starter, args @ ..]) => {
+                let mut command = Command::new(starter);
+                command.args(args).arg(cell());
+                command
+            }
+            (None, []) => Command::new(cell()),
         };
         command.env_clear().env("PATH", "/usr/bin:/bin").env("TMPDIR", self.at("home")).current_dir("/");
         command

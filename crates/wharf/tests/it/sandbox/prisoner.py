@@ -1,13 +1,16 @@
-"""A server that does whatever it is told: its one tool runs Python. It tells what came of it in one line."""
+"""A server that does whatever it is told: its one tool runs Python. It tells what came of it in one line. Where the code
+sets `fail`, the call fails with those words."""
 import json, sys
 
 def run(code):
     scope = {}
     try:
         exec(code, scope)
-        return "ok: " + str(scope.get("out", ""))
+        if "fail" in scope:
+            return str(scope["fail"]), True
+        return "ok: " + str(scope.get("out", "")), False
     except BaseException as e:
-        return "error: %s: %s" % (type(e).__name__, e)
+        return "error: %s: %s" % (type(e).__name__, e), False
 
 TOOL = {"name": "run", "inputSchema": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}}
 
@@ -21,7 +24,8 @@ for line in sys.stdin:
     elif method == "tools/list":
         result = {"tools": [TOOL]}
     elif method == "tools/call":
-        result = {"content": [{"type": "text", "text": run(message["params"]["arguments"]["code"])}]}
+        text, failed = run(message["params"]["arguments"]["code"])
+        result = {"content": [{"type": "text", "text": text}], "isError": failed}
     answer = {"jsonrpc": "2.0", "id": message["id"]}
     if result is None:
         answer["error"] = {"code": -32601, "message": "no such method"}

@@ -49,7 +49,10 @@ fn l17_the_key_is_read() {
         ("{ memory = \"much\" }", "must be a size"),
         ("{ memory = 5 }", "must be a size"),
         ("{ processes = 0 }", "whole number"),
-        ("{ domains = [\"http://x/\"] }", "not a host's name"),
+        ("{ domains = [\"http://x/\"] }", "only its host belongs here"),
+        ("{ domains = [\"*\"] }", "stands only at the beginning"),
+        ("{ domains = [\"10.0.0.1\"] }", "addresses are not allowed"),
+        ("{ domains = [\"localhost\"] }", "one port at a time"),
         ("{ domains = [\"evil\\u0000.example.com\"] }", "NUL"),
     ] {
         let config = load(&text(wrong));
@@ -92,6 +95,25 @@ fn l17_a_projects_file_cannot_let_a_server_out() {
     assert!(config.problems[0].hint.as_ref().unwrap().contains("unconfined = [\"a\"]"));
     let Some(SandboxSetting::On(profile)) = &config.servers["b"].sandbox else { panic!("{config:?}") };
     assert_eq!(profile.write, [folder.path().canonicalize().unwrap()]);
+    // Nor may it open this machine's own services, in any spelling; the user's own file may.
+    for rule in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "0x7f.1:8080", "db.localhost:5432"] {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[mcp.c]\ncommand = \"node\"\nargs = [\"x.js\"]\nsandbox = {{ domains = [\"h.example\", \"{rule}\"] }}\n"
+        );
+        let path = file(&folder, "wharf.toml", &text);
+        let mut trust = TrustStore::default();
+        trust.trust(&path, text.as_bytes()).unwrap();
+        let sources = Sources { folders: vec![folder.path().into()], trust, ..Sources::default() };
+        let config = config::load(&sources).unwrap();
+        let problem = config.problems.first().unwrap_or_else(|| panic!("{rule}: {config:?}")).to_string();
+        assert!(
+            problem.contains("may not let `c` reach this machine itself") && problem.contains(":4"),
+            "{problem}"
+        );
+        let sources = Sources { user: Some(path), ..Sources::default() };
+        assert_eq!(config::load(&sources).unwrap().servers.len(), 1);
+    }
     // Unless the user's own rules say so.
     for user in ["[policy]\nunconfined = [\"a\"]\n", "[policy]\nsandbox = false\n"] {
         assert!(load(user, true).unwrap().problems.is_empty());
