@@ -47,6 +47,7 @@ mod policy_remote;
 mod policy_settings;
 mod processes;
 mod prompts;
+mod proofs;
 mod resources;
 mod results;
 mod provider_calls;
