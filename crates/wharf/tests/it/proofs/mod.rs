@@ -4,7 +4,15 @@
 //! As a rule they are short; with `WHARF_ALL=1`, which `./check --all` sets, they are long. What measures a whole process,
 //! or needs a world of its own, runs in a process of its own: see [`alone`].
 
+mod effects;
 mod half_open;
+mod interrupted;
+pub(crate) mod measure;
+mod model;
+mod promises;
+mod reconnects;
+mod reload;
+mod storms;
 
 use std::any::type_name;
 use std::process::Command;
@@ -43,7 +51,8 @@ pub(crate) fn alone<F: Fn()>(_test: F, under: &[&str]) -> bool {
     let said = String::from_utf8_lossy(&ran.stdout);
     let complained = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && said.contains("1 passed"), "{words:?}\n{said}\n{complained}");
-    said.lines().filter(|line| line.starts_with("R-")).for_each(tell);
+    // The first one stands behind the name of the test.
+    said.lines().filter_map(|line| line.find("R-").map(|at| &line[at..])).for_each(tell);
     false
 }
 
