@@ -31,8 +31,10 @@ struct Hierarchy {
 }
 
 const NAME: &str = "wharf-";
-/// A group that is empty for so long is nobody's any more.
+/// A group that is empty for so long is nobody's any more; sooner, if the gateway that made it is gone. Its number alone
+/// is not enough: it may be one of another container.
 const STALE: Duration = Duration::from_secs(60);
+const ORPHANED: Duration = Duration::from_secs(2);
 /// How often a group is tried to be removed at once, and later, and how long is waited in between.
 const AT_ONCE: usize = 20;
 const LATER: usize = 100;
@@ -83,9 +85,11 @@ impl Hierarchies {
         for hierarchy in self.memory.iter().chain(&self.processes) {
             let Ok(entries) = hierarchy.parent.read_dir() else { continue };
             for entry in entries.flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let stale = if is_orphan(&name) { ORPHANED } else { STALE };
                 let is_old =
-                    || entry.metadata().ok()?.modified().ok()?.elapsed().ok().filter(|age| *age > STALE);
-                if entry.file_name().to_string_lossy().starts_with(NAME) && is_old().is_some() {
+                    || entry.metadata().ok()?.modified().ok()?.elapsed().ok().filter(|age| *age > stale);
+                if name.starts_with(NAME) && is_old().is_some() {
                     // One that is in use cannot be removed.
                     let _ = fs::remove_dir(entry.path());
                 }
@@ -115,6 +119,12 @@ impl Hierarchies {
         let by = |found: &Option<Hierarchy>| if found.is_some() { "control group" } else { "process limit" };
         format!("memory by {}, processes by {}", by(&self.memory), by(&self.processes))
     }
+}
+
+/// Whether the process that made a group is gone, by the number in its name.
+fn is_orphan(name: &str) -> bool {
+    let maker = name.strip_prefix(NAME).and_then(|rest| rest.split('-').next());
+    maker.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
 }
 
 /// Whether a group can be made there, and processes moved into it from beside it.

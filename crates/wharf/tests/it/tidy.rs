@@ -56,10 +56,10 @@ fn crates() -> [PathBuf; 3] {
 }
 
 fn all_files() -> Vec<PathBuf> {
-    let fuzz = root().join("fuzz/fuzz_targets");
+    let fuzz = ["fuzz/fuzz_targets", "fuzz/checks"].map(|folder| root().join(folder));
     let parts =
         crates().into_iter().flat_map(|c| ["src", "tests", "benches", "examples"].map(|part| c.join(part)));
-    parts.chain([fuzz]).flat_map(|folder| rust_files(&folder)).collect()
+    parts.chain(fuzz).flat_map(|folder| rust_files(&folder)).collect()
 }
 
 fn is_test(path: &Path) -> bool {

@@ -12,6 +12,7 @@ mod model;
 mod promises;
 mod reconnects;
 mod reload;
+mod seeds;
 mod storms;
 
 use std::any::type_name;
