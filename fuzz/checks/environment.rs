@@ -9,10 +9,11 @@ use wharf::names::ServerName;
 use wharf::policy::{EnvRules, LaunchRequest, Policy, filter_environment};
 use wharf::secret::{Secret, is_credential_name};
 
-/// Beginnings of names by which a loader or an interpreter runs something else.
-const LOADERS: [&str; 6] = ["LD_", "DYLD_", "NODE_OPTIONS", "PYTHONPATH", "BASH_ENV", "GIT_SSH"];
+/// Names by which a loader or an interpreter runs something else, and beginnings of such names.
+const LOADERS: [&str; 4] = ["NODE_OPTIONS", "PYTHONPATH", "BASH_ENV", "ENV"];
+const OF_LOADERS: [&str; 3] = ["LD_", "DYLD_", "GIT_SSH"];
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     // `+NAME=VALUE` is the configuration's, `?NAME` is passed on, all else is ours.
     let (mut stdio, mut ours) =
@@ -64,5 +65,6 @@ pub fn check(data: &[u8]) {
 }
 
 fn is_loader(name: &str) -> bool {
-    LOADERS.iter().any(|start| name.to_ascii_uppercase().starts_with(start))
+    let name = name.to_ascii_uppercase();
+    LOADERS.contains(&name.as_str()) || OF_LOADERS.iter().any(|start| name.starts_with(start))
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use wharf::wire::{Json, Message, parse_frame};
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let part = |json: &Json| {
         assert!(Json::parse(json.bytes().clone(), 127).is_ok(), "a part is not JSON");
         assert!(data.windows(json.bytes().len()).any(|w| w == &json.bytes()[..]), "a part was rebuilt");

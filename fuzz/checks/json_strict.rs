@@ -4,7 +4,7 @@
 use serde_json::Value;
 use wharf::wire::{Json, JsonError};
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let ours = Json::parse(data.to_vec(), 127);
     match (&ours, serde_json::from_slice::<Value>(data)) {
         (Ok(json), Ok(value)) => {

@@ -15,7 +15,7 @@ fn lines<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Line> {
     out
 }
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Some((&size, data)) = data.split_first() else { return };
     let whole = lines(std::iter::once(data));
     assert_eq!(whole, lines(data.chunks(usize::from(size % 9) + 1)));

@@ -3,7 +3,7 @@
 use wharf::names::{SERVER_NAME_MAX, ServerName, TOOL_NAME_MAX, ToolName};
 use wharf::text::is_unsafe_to_show;
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let safe = |shown: String| assert!(!shown.chars().any(is_unsafe_to_show), "{shown:?}");
     match ServerName::parse(text) {

@@ -13,7 +13,7 @@ use wharf::wire::Json;
 
 type Pairs = BTreeMap<ServerName, BTreeSet<String>>;
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut pairs = Pairs::new();
     for (server, tool) in text.split('\n').take(64).filter_map(|line| line.split_once(' ')) {

@@ -11,7 +11,7 @@ use wharf::wire::Json;
 /// How long an answer may take. A machine that runs tests is slow.
 const TIME: Duration = Duration::from_secs(1);
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let (schema, arguments) = match data.iter().position(|byte| *byte == b'\n') {
         Some(at) => (&data[..at], &data[at + 1..]),
         None => (data, &b"{}"[..]),
@@ -19,7 +19,8 @@ pub fn check(data: &[u8]) {
     let Ok(schema) = Json::parse(schema.to_vec(), 127) else { return };
     // As it comes in: as a part of a tool's definition.
     let definition = [br#"{"name":"t","inputSchema":"#, schema.as_str().as_bytes(), b"}"].concat();
-    if let Ok(tool) = Tool::read(Json::parse(definition, 127).expect("it is JSON")) {
+    // One that is as deep as can be is too deep inside of another.
+    if let Some(tool) = Json::parse(definition, 127).ok().and_then(|raw| Tool::read(raw).ok()) {
         assert_eq!(tool.input_schema, schema, "the schema is kept byte for byte");
     }
     let Ok(arguments) = Json::parse(arguments.to_vec(), 127) else { return };

@@ -4,7 +4,7 @@
 use wharf::secret::{Redactor, Secret, erase_credentials};
 use wharf::text::{Escaped, EscapedLines, Foreign, is_unsafe_to_show};
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let shown = Escaped(text).to_string();
     assert!(!shown.chars().any(is_unsafe_to_show), "{shown:?}");

@@ -20,7 +20,7 @@ fn events<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<SseEvent>, Option<
     (out, None)
 }
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Some((&size, data)) = data.split_first() else { return };
     let whole = events(std::iter::once(data));
     assert_eq!(whole, events(data.chunks(usize::from(size % 9) + 1)));

@@ -9,7 +9,7 @@ use wharf::names::ServerName;
 use wharf::policy::Policy;
 use wharf::text::is_unsafe_to_show;
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let name = ServerName::parse("far").unwrap();
     let safe =
@@ -31,7 +31,7 @@ pub fn check(data: &[u8]) {
     match url.host().expect("it has a host") {
         Host::Ipv4(ip) => judge(ip, permit.loopback()),
         Host::Ipv6(ip) => match ip.to_ipv4_mapped() {
-            Some(mapped) => judge(mapped, false),
+            Some(mapped) => judge(mapped, permit.loopback()),
             None => {
                 assert!(!ip.is_unspecified() && !ip.is_multicast());
                 assert!(!ip.is_unique_local() && !ip.is_unicast_link_local());

@@ -1,6 +1,6 @@
 /* A world that is harder than the real one, for a process that is started with this in LD_PRELOAD.
  *
- * SHIM_PIPES=1      pipes take and give a few bytes at a time, and every third call is interrupted
+ * SHIM_PIPES=1      pipes hold one page, and every third call on one is interrupted
  * SHIM_CLOCK=FILE   the wall clock is off by as many seconds as the number in the file, read again at every look
  *
  * What is left alone: files, sockets, and the clock that only goes forward. */
@@ -17,26 +17,23 @@
 
 static atomic_uint turn;
 
-/* How much of a call on a pipe is let through; 0 for one that is interrupted. */
-static size_t share(int fd, size_t wanted) {
+/* Whether a call on a pipe is interrupted. The pipe is made as small as pipes can be, so that what is written is taken in
+ * parts. Parts are not made up here: whoever is told of a part may rely on the pipe being full, or empty. */
+static int interrupted(int fd) {
     struct stat about;
-    if (getenv("SHIM_PIPES") == NULL || fstat(fd, &about) != 0 || !S_ISFIFO(about.st_mode)) return wanted;
-    unsigned now = atomic_fetch_add(&turn, 1);
-    if (now % 3 == 2) return 0;
-    size_t most = 1 + now % 97;
-    return wanted < most ? wanted : most;
+    if (getenv("SHIM_PIPES") == NULL || fstat(fd, &about) != 0 || !S_ISFIFO(about.st_mode)) return 0;
+    if (fcntl(fd, F_GETPIPE_SZ) > 4096) fcntl(fd, F_SETPIPE_SZ, 4096);
+    return atomic_fetch_add(&turn, 1) % 3 == 2;
 }
 
 ssize_t write(int fd, const void *bytes, size_t size) {
-    size_t some = size ? share(fd, size) : 0;
-    if (size && !some) { errno = EINTR; return -1; }
-    return syscall(SYS_write, fd, bytes, some);
+    if (interrupted(fd)) { errno = EINTR; return -1; }
+    return syscall(SYS_write, fd, bytes, size);
 }
 
 ssize_t read(int fd, void *bytes, size_t size) {
-    size_t some = size ? share(fd, size) : 0;
-    if (size && !some) { errno = EINTR; return -1; }
-    return syscall(SYS_read, fd, bytes, some);
+    if (interrupted(fd)) { errno = EINTR; return -1; }
+    return syscall(SYS_read, fd, bytes, size);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {

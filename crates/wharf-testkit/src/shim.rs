@@ -1,5 +1,5 @@
-//! A library that makes the world harder for a process that is started with it: pipes that take a few bytes at a time
-//! and are interrupted, a wall clock that jumps.
+//! A library that makes the world harder for a process that is started with it: pipes that hold one page and
+//! are interrupted, a wall clock that jumps.
 //!
 //! In: a folder. Out: the path for `LD_PRELOAD`. It is C, because it stands in for functions of the C library; the
 //! compiler is the one that links Rust programs.

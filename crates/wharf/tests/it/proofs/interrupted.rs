@@ -36,7 +36,7 @@ fn r_05_interrupted_reads_lose_nothing() {
             notes.lines().filter(|line| line.contains(call) && line.ends_with("(INJECTED)")).count()
         };
         let counts = [injected(" read("), injected(" epoll_wait(")];
-        assert!(counts.iter().all(|n| *n > 20), "it was hardly interrupted: {counts:?}");
+        assert!(counts.iter().all(|n| *n > 5), "it was hardly interrupted: {counts:?}");
         tell(format!("R-05 interrupted reads, waits: {counts:?}"));
         return;
     }
@@ -131,13 +131,13 @@ async fn r_06_late_answers_after_a_standstill_reach_nobody() {
     host.close().await;
 }
 
-/// Every pipe takes and gives a few bytes at a time, and every third call is interrupted.
+/// Every pipe holds one page, so that frames are written in parts, and every third call on one is interrupted.
 #[test]
-fn r_05_pipes_that_take_a_few_bytes_at_a_time_keep_frames_whole() {
+fn r_05_pipes_that_take_parts_and_are_interrupted_keep_frames_whole() {
     let files = folder();
     let library = format!("LD_PRELOAD={}", wharf_testkit::shim::build(files.path()).display());
     let under = ["env", &library, "SHIM_PIPES=1"];
-    if !alone(r_05_pipes_that_take_a_few_bytes_at_a_time_keep_frames_whole, &under) {
+    if !alone(r_05_pipes_that_take_parts_and_are_interrupted_keep_frames_whole, &under) {
         return;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
