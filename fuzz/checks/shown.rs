@@ -21,6 +21,7 @@ pub(crate) fn check(data: &[u8]) {
     assert!(erased.len() <= text.len() + 3 * (text.len() + 1), "it does not grow without end");
 
     let (secret, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let secret = secret.trim();
     // Shorter ones are words of every language; one with stars is like what it is replaced by.
     if secret.len() >= 6 && !secret.contains('*') {
         let redactor = Redactor::new([Secret::new(secret)]);
