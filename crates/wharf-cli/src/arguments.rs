@@ -79,13 +79,13 @@ impl Typed {
         let typed = |key: &str| fields.iter().any(|(typed, ..)| typed == key);
         for (key, value) in self.whole.iter().flat_map(members) {
             if !typed(&key) {
-                object.json(&key, &value);
+                object.json_under(&key, &value);
             }
         }
         for (key, values, is_list) in &fields {
             match &values[..] {
-                [value] if !is_list => object.json(key, value),
-                values => object.json(key, &Json::of(values)),
+                [value] if !is_list => object.json_under(key, value),
+                values => object.json_under(key, &Json::of(values)),
             };
         }
         Ok(object.to_json())

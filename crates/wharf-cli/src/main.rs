@@ -33,6 +33,10 @@ use failure::Failure;
 use output::Ui;
 use world::World;
 
+/// What a call needs is freed by the thread that keeps the record, which the system's allocator does not like.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Inside a sandbox this program prepares it and then becomes the server.
     if let Some(code) = wharf::sandbox::stage(std::env::args_os()) {

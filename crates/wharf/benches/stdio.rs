@@ -48,11 +48,16 @@ fn main() -> ExitCode {
     }
     let judge = std::env::args().any(|arg| arg == "--judge");
     let profile = std::env::args().any(|arg| arg == "--profile");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = if std::env::args().any(|arg| arg == "--threads") {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    } else {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    };
     if profile {
-        // Only the library, a few calls: for a profiler that counts instructions.
+        // Only the library, a few calls or as many as are wanted: for a profiler that counts instructions.
         let case = &CASES[usize::from(std::env::args().any(|arg| arg == "--large"))];
-        let case = Case { calls: case.calls, ..*case };
+        let calls = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(case.calls);
+        let case = Case { calls, ..*case };
         let took = runtime.block_on(async {
             tokio::spawn(async move { through_library(&case, None).await }).await.unwrap()
         });

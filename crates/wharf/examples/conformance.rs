@@ -171,7 +171,7 @@ async fn names(host: &Host, listing: &Listing) -> Result<()> {
     Ok(())
 }
 
-async fn ask(host: &Host, method: &str, named: Option<(&str, &str)>) -> Result<Json> {
+async fn ask(host: &Host, method: &str, named: Option<(&'static str, &str)>) -> Result<Json> {
     let mut params = Members::new();
     if let Some((key, name)) = named {
         params.text(key, name);

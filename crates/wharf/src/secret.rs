@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use aho_corasick::AhoCorasick;
 use arc_swap::ArcSwap;
 use url::Url;
 use zeroize::Zeroizing;
@@ -24,11 +25,15 @@ pub struct SecretUrl {
     secrets: Vec<Secret>,
 }
 
-/// Replaces known secrets in text. Cheap to clone.
+/// Replaces known secrets in text. Cheap to clone, and for nothing where nothing is known.
 #[derive(Clone, Default)]
-pub struct Redactor {
-    known: Arc<[Secret]>,
-    live: Arc<[LiveSecrets]>,
+pub struct Redactor(Option<Arc<Sought>>);
+
+/// What is searched for.
+#[derive(Clone, Default)]
+struct Sought {
+    known: Vec<Secret>,
+    live: Vec<LiveSecrets>,
 }
 
 /// Secrets that come while they are searched for: tokens that are renewed. Cheap to clone; the clones are one list.
@@ -131,14 +136,20 @@ impl Redactor {
         let mut known: Vec<Secret> = secrets.into_iter().flat_map(|s| forms(s.expose())).collect();
         known.sort_by(|a, b| a.expose().cmp(b.expose()));
         known.dedup();
-        Self { known: known.into(), live: Arc::default() }
+        Self::of(Sought { known, live: Vec::new() })
+    }
+
+    fn of(sought: Sought) -> Self {
+        let nothing = sought.known.is_empty() && sought.live.is_empty();
+        Self((!nothing).then(|| Arc::new(sought)))
     }
 
     /// Knows these as well, as they come.
     #[must_use]
-    pub fn and_live(mut self, live: &LiveSecrets) -> Self {
-        self.live = self.live.iter().chain([live]).cloned().collect();
-        self
+    pub fn and_live(self, live: &LiveSecrets) -> Self {
+        let mut sought = self.0.map(Arc::unwrap_or_clone).unwrap_or_default();
+        sought.live.push(live.clone());
+        Self::of(sought)
     }
 
     /// The text with every known secret as `***`. Secrets that overlap are erased together.
@@ -150,8 +161,9 @@ impl Redactor {
     /// erased as well: what is cut first could not be recognised any more.
     pub fn redact_beginning<'a>(&self, text: &'a str, max: usize) -> Cow<'a, str> {
         let end = text.floor_char_boundary(max);
-        let live: Vec<Arc<Vec<Secret>>> = self.live.iter().map(|live| live.0.load_full()).collect();
-        let all = || self.known.iter().chain(live.iter().flat_map(|live| live.iter()));
+        let Some(Sought { known, live }) = self.0.as_deref() else { return Cow::Borrowed(&text[..end]) };
+        let live: Vec<Arc<Vec<Secret>>> = live.iter().map(|live| live.0.load_full()).collect();
+        let all = || known.iter().chain(live.iter().flat_map(|live| live.iter()));
         let longest = all().map(|secret| secret.expose().len()).max().unwrap_or_default();
         let searched = &text[..text.ceil_char_boundary(end.saturating_add(longest))];
         let found = all().flat_map(|secret| occurrences(searched, secret.expose()));
@@ -176,11 +188,14 @@ impl Redactor {
 
     /// Knows the secrets of all of these.
     pub fn of_all(redactors: impl IntoIterator<Item = Self>) -> Self {
-        let all: Vec<Self> = redactors.into_iter().collect();
-        let mut known: Vec<Secret> = all.iter().flat_map(|r| r.known.to_vec()).collect();
-        known.sort_by(|a, b| a.expose().cmp(b.expose()));
-        known.dedup();
-        Self { known: known.into(), live: all.iter().flat_map(|r| r.live.to_vec()).collect() }
+        let mut all = Sought::default();
+        for sought in redactors.into_iter().filter_map(|redactor| redactor.0) {
+            all.known.extend_from_slice(&sought.known);
+            all.live.extend_from_slice(&sought.live);
+        }
+        all.known.sort_by(|a, b| a.expose().cmp(b.expose()));
+        all.known.dedup();
+        Self::of(all)
     }
 }
 
@@ -243,7 +258,7 @@ fn percent_decoded(text: &str) -> String {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redactor({} secrets)", self.known.len())
+        write!(f, "Redactor({} secrets)", self.0.as_ref().map_or(0, |sought| sought.known.len()))
     }
 }
 
@@ -279,12 +294,14 @@ pub(crate) fn may_hold_credential(json: &str) -> bool {
     if json.contains('\\') {
         return true;
     }
-    let upper = json.to_ascii_uppercase();
-    let named =
-        CREDENTIAL_WORDS.iter().any(|word| upper.contains(word) || upper.contains(&word.replace('_', "-")));
-    // Endings of names, and the two schemes that stand before a credential.
-    let ends = ["KEY\"", "PAT\"", "AUTH\"", "BASIC ", "BEARER "];
-    named || ends.iter().any(|end| upper.contains(end)) || matches!(erase_credentials(json), Cow::Owned(_))
+    static TELLING: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+        // Endings of names, and the two schemes that stand before a credential.
+        let ends = ["KEY\"", "PAT\"", "AUTH\"", "BASIC ", "BEARER "].map(str::to_owned);
+        let words = CREDENTIAL_WORDS.iter().flat_map(|word| [(*word).to_owned(), word.replace('_', "-")]);
+        AhoCorasick::builder().ascii_case_insensitive(true).build(words.chain(ends)).ok()
+    });
+    TELLING.as_ref().is_none_or(|telling| telling.is_match(json))
+        || matches!(erase_credentials(json), Cow::Owned(_))
 }
 
 /// Whether a value has the shape of a credential that well-known services hand out.

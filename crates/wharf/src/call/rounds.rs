@@ -205,7 +205,7 @@ impl InputRequired {
         let mut responses = Members::new();
         for (key, asked) in &self.input_requests {
             let response = ask(connection, asker, &asked.method, asked.params.clone()).await?;
-            responses.json(key, &response);
+            responses.json_under(key, &response);
         }
         let responses = (!self.input_requests.is_empty()).then(|| responses.to_json());
         Ok(Round { responses, state: self.request_state })

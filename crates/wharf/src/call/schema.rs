@@ -89,6 +89,12 @@ impl Validators {
         self.check_as(schema, arguments, read).await
     }
 
+    /// Whether arguments certainly fit a schema, as far as a glance can tell. Most do; the others have to be checked.
+    pub fn fit(&self, schema: &Json, arguments: &Json) -> bool {
+        let fits = |compiled: &Arc<Compiled>| compiled.fits_plainly(arguments);
+        self.cache.look(schema, |verdict| verdict.as_ref().is_ok_and(fits)).unwrap_or(false)
+    }
+
     /// The same for what a tool answered, which need not be an object.
     pub async fn check_result(&self, schema: &Json, result: &Json) -> Result<(), Misfit> {
         self.check_as(schema, result, read_any).await

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ struct Place {
     config: Arc<ServerConfig>,
     dock: Arc<Dock>,
     current: ArcSwapOption<Connection>,
+    /// The number of the current connection, or 0: to compare it costs no more than to read it.
+    number: AtomicU64,
     state: watch::Sender<State>,
     /// Held by whoever makes the connection, so that it is made once however many ask for it.
     making: Mutex<Making>,
@@ -242,6 +244,7 @@ impl Berth {
             config,
             dock,
             current: ArcSwapOption::empty(),
+            number: AtomicU64::new(0),
             state: watch::channel(State::Disconnected).0,
             making: Mutex::new(Making { by_hand: false, losses: 0 }),
             stop: watch::channel(0).0,
@@ -294,9 +297,14 @@ impl Berth {
         making.by_hand = false;
         self.0.given_up.store(false, Ordering::Release);
         self.0.tell(State::Disconnected, None);
-        if let Some(connection) = self.0.current.swap(None) {
+        if let Some(connection) = self.0.put(None) {
             connection.close().await;
         }
+    }
+
+    /// The number of the connection that is there, live or just lost; 0 if there is none.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number.load(Ordering::Acquire)
     }
 
     /// The live connection, if there is one.
@@ -330,7 +338,7 @@ impl Berth {
         };
         match opened {
             Ok(connection) => {
-                self.0.current.store(Some(Arc::new(connection.clone())));
+                self.0.put(Some(&connection));
                 self.0.given_up.store(false, Ordering::Release);
                 attempt.end(State::Connected, None);
                 connection.follow_changes();
@@ -357,6 +365,13 @@ impl std::fmt::Debug for Berth {
 // === impl Place ===
 
 impl Place {
+    /// Puts a connection in the place of the one that is there, and gives that.
+    fn put(&self, connection: Option<&Connection>) -> Option<Arc<Connection>> {
+        let before = self.current.swap(connection.cloned().map(Arc::new));
+        self.number.store(connection.map_or(0, Connection::number), Ordering::Release);
+        before
+    }
+
     fn tell(&self, state: State, reason: Option<String>) {
         let changed = self.state.send_if_modified(|now| std::mem::replace(now, state) != state);
         if changed || reason.is_some() {
@@ -416,14 +431,14 @@ async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Inst
         return None;
     }
     if closed.is_by_us() {
-        place.current.store(None);
+        place.put(None);
         place.tell(State::Disconnected, None);
         return None;
     }
     place.tell(State::Reconnecting, Some(closed.reason.clone()));
     place.dock.trail.record(|| Fact::new(Kind::Lost).of(&place.config.name).because(&closed.reason));
     // A server that broke the protocol may still run.
-    if let Some(lost) = place.current.swap(None) {
+    if let Some(lost) = place.put(None) {
         lost.close().await;
     }
     making.losses = if since.elapsed() >= STABLE { 1 } else { making.losses + 1 };

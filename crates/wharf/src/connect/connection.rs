@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -18,6 +17,7 @@ use super::waiting::Waiting;
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Era, LogLevel, ServerInfo, meta, method};
 use crate::names::{ServerName, ToolName};
+use crate::policy::Rare;
 use crate::wire::{self, Json, Members};
 
 /// A connection to one server in one era. Cheap to clone; the last clone that goes closes it.
@@ -33,9 +33,10 @@ pub(super) struct Live {
     pub(super) info: ServerInfo,
     /// Who we say we are, and what we offer, where a request says nothing else.
     ours: (Json, Json),
-    /// The `_meta` that every request carries in the modern era, without and with the level of its log.
-    bare_meta: Members,
-    pub(super) meta: ArcSwap<Members>,
+    /// The `_meta` that every request carries in the modern era.
+    pub(super) meta: Members,
+    /// The same with the level of its log, where somebody wants one.
+    pub(super) logging_meta: Rare<Members>,
 }
 
 /// A link with its inbox, before and after the handshake.
@@ -118,8 +119,8 @@ impl Connection {
     pub(super) fn new(wire: Wire, info: ServerInfo, ours: (Json, Json), meta: Members) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (bare_meta, meta) = (meta.clone(), ArcSwap::from_pointee(meta));
-        Self(Arc::new(Held(Arc::new(Live { number, wire, info, ours, bare_meta, meta }))))
+        let logging_meta = Rare::default();
+        Self(Arc::new(Held(Arc::new(Live { number, wire, info, ours, meta, logging_meta }))))
     }
 
     /// For tasks of the connection's own.
@@ -166,15 +167,16 @@ impl Connection {
             let own = modern.then(|| told.modern(live.info.revision, info, capabilities));
             return live.wire.request(&mut request, Some(own.as_ref().unwrap_or(&told.meta))).await;
         }
-        let base = modern.then(|| live.meta.load_full());
-        live.wire.request(&mut request, base.as_deref()).await
+        let logging = live.logging_meta.get();
+        let base = modern.then(|| logging.as_deref().unwrap_or(&live.meta));
+        live.wire.request(&mut request, base).await
     }
 
     /// From now on every request asks for log messages of this level and graver ones. Only the modern era has it so.
     pub(crate) fn log_from(&self, level: LogLevel) {
-        let mut meta = self.0.0.bare_meta.clone();
+        let mut meta = self.0.0.meta.clone();
         meta.text(meta::LOG_LEVEL, level.as_str());
-        self.0.0.meta.store(Arc::new(meta));
+        self.0.0.logging_meta.put(Arc::new(meta));
     }
 
     /// Sends a notification, after everything that was sent before it.

@@ -149,9 +149,10 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
     request.hard_timeout = LONG;
     let (tell, mut agreed) = mpsc::channel(1);
     request.standing = Some(tell);
-    let meta = live.meta.load_full();
+    let logging = live.logging_meta.get();
+    let meta = logging.as_deref().unwrap_or(&live.meta);
     let ended = {
-        let attempt = live.wire.attempt(&mut request, Some(&meta));
+        let attempt = live.wire.attempt(&mut request, Some(meta));
         tokio::pin!(attempt);
         loop {
             tokio::select! {

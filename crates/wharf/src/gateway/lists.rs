@@ -68,7 +68,7 @@ fn build(snapshot: &Snapshot, apps: bool) -> Vec<Json> {
 }
 
 /// A list cut into pages; at least one.
-pub(super) fn paged(key: &str, items: &[Json]) -> Vec<Json> {
+pub(super) fn paged(key: &'static str, items: &[Json]) -> Vec<Json> {
     let mut chunks: Vec<&[Json]> = items.chunks(PAGE).collect();
     if chunks.is_empty() {
         chunks.push(&[]);
@@ -104,7 +104,7 @@ pub(super) fn cursor_in(params: Option<&Json>) -> Option<Json> {
 }
 
 /// A definition under its public name, with everything else as it was.
-pub(super) fn renamed(raw: &Json, key: &str, (own, public): (&str, &str)) -> Json {
+pub(super) fn renamed(raw: &Json, key: &'static str, (own, public): (&str, &str)) -> Json {
     if own == public {
         return raw.clone();
     }
@@ -113,7 +113,7 @@ pub(super) fn renamed(raw: &Json, key: &str, (own, public): (&str, &str)) -> Jso
     for (name, value) in &members {
         match name == key {
             true => renamed.text(key, public),
-            false => renamed.json(name, value),
+            false => renamed.json_under(name, value),
         };
     }
     renamed.to_json()

@@ -225,7 +225,7 @@ fn named(scope: &Session, shares: Vec<Share>) -> Merged {
 }
 
 /// Resources or templates under addresses: their own, or where another has it, one that names the server.
-fn addressed(shares: Vec<Share>, list: &str, key: &str) -> Merged {
+fn addressed(shares: Vec<Share>, list: &'static str, key: &'static str) -> Merged {
     let servers = shares.iter().map(|(server, _)| server.clone()).collect();
     let mut taken = HashSet::new();
     let (mut items, mut routes) = (Vec::new(), indexmap::IndexMap::new());

@@ -202,7 +202,7 @@ impl Running {
             if asked.params.is_some() {
                 one.object("params", &params);
             }
-            all.object(name, &one);
+            all.json_under(name, &one.to_json());
         }
         Step::Asks(all.to_json())
     }

@@ -102,8 +102,7 @@ impl Host {
             Subject::Server { config: &server.config, identity: &server.identity, definition: None };
         let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, method));
         let taint = || self.scope.taint.get();
-        let of_program =
-            || policy.judge_program_use(&self.scope.caller, &subject, method, taint().as_deref());
+        let of_program = || policy.judge_program_use(&self.scope.caller, &subject, method, taint());
         let judge = || judge().unwrap_or_else(|| Ok(of_program()));
         let arguments = || Redacted::new(Json::empty_object(), server.redactor.clone());
         let (_, rule) = self.permit(judge()?, judge, arguments, None).await?;

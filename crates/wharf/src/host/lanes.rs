@@ -276,6 +276,14 @@ impl Way {
 // === impl Scope ===
 
 impl Scope {
+    /// The way of most of the program's own requests: over the connection that is there.
+    pub(super) fn short_way(&self, server: &Server, relayed: bool) -> Option<Way> {
+        if relayed || server.view.is_some() || self.agent.is_some() {
+            return None;
+        }
+        server.berth.live().map(Way::shared)
+    }
+
     /// The way to a server for a request, which may be made for somebody else.
     pub(super) async fn way(&self, server: &Arc<Server>, relayed: Option<&Relayed>) -> Result<Way> {
         if let Some(view) = &server.view {

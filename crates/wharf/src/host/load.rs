@@ -61,7 +61,7 @@ impl Host {
                 return Err(error);
             }
         };
-        server.demands.store(Arc::new(demands));
+        server.demands.put(Arc::new(demands));
         if !self.scope.put(&server, replace) {
             opening.give_up().await;
             return Err(taken(&server.config.name));

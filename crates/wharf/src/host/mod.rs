@@ -48,7 +48,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 
 use crate::ask::Asker;
 use crate::call::{OnProgress, Relayed, Validators};
@@ -230,12 +230,12 @@ impl Host {
         let known = snapshot.route(name).filter(|route| !self.scope.has_changed(route));
         let found = match known {
             Some(route) => Cow::Borrowed(route),
-            None => match self.route(name).await {
+            // Put aside: most calls do not come this way, and should not be larger for it.
+            None => match self.route(name).boxed().await {
                 Ok(route) => Cow::Owned(route),
                 Err(error) => {
-                    return self
-                        .not_found(name.into(), &arguments, self.caller(&options).clone(), error)
-                        .await;
+                    let caller = self.caller(&options).clone();
+                    return self.not_found(name.into(), &arguments, caller, error).boxed().await;
                 }
             },
         };
@@ -255,17 +255,11 @@ impl Host {
         let known = snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route));
         let found = match known {
             Some(route) => Cow::Borrowed(route),
-            None => match self.find(server, tool).await {
+            None => match self.find(server, tool).boxed().await {
                 Ok(route) => Cow::Owned(route),
                 Err(error) => {
-                    return self
-                        .not_found(
-                            format!("{server}/{tool}").into(),
-                            &arguments,
-                            self.caller(&options).clone(),
-                            error,
-                        )
-                        .await;
+                    let (name, caller) = (format!("{server}/{tool}"), self.caller(&options).clone());
+                    return self.not_found(name.into(), &arguments, caller, error).boxed().await;
                 }
             },
         };

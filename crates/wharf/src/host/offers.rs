@@ -231,7 +231,7 @@ impl Host {
         let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
         let _held = server.hold()?;
         let connection = server.berth.connection().await?;
-        if server.is_unconfirmed() {
+        if server.is_unconfirmed(server.is_locked()) {
             let (host, server) = (self.clone(), Arc::clone(&server));
             // What fails is found out when somebody needs a tool.
             tokio::spawn(async move { drop(host.confirm(&server).await) });

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -21,7 +22,7 @@ use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{Decision, Subject, Tainted};
+use crate::policy::{Decision, Policy, Subject, Tainted};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::Transaction;
 use crate::wire::Json;
@@ -35,22 +36,20 @@ const FOREVER: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
 impl Host {
     /// Calls a tool. What is remembered is as it was unless the call succeeds.
-    pub(super) async fn run(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
+    pub(super) async fn run(&self, route: &Route, arguments: &Json, mut options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
         let mut errand = Errand { route, arguments, rule: None, entry: None };
-        let caller = self.caller(&options).clone();
-        let reducers = self.scope.reducers();
+        let reducers = self.scope.reducers.get();
         let transact = route.source == Source::Local || reducers.is_some();
         let transaction = transact.then(|| Arc::new(self.scope.memory.begin()));
         let target = self.scope.target(route);
-        let relayed = options.relayed.clone();
         let ended = match (&target, &transaction) {
             (Ok(Target::Server(server)), _) => {
-                let ended = self.run_remote(server, &mut errand, options).await;
+                let ended = self.run_remote(server, &mut errand, &mut options).await;
                 ended.and_then(|raw| server.scanned_result(route.tool.name.as_str(), raw))
             }
             (Ok(Target::Function(function)), Some(transaction)) => {
-                self.run_local(function, transaction, &mut errand, options).await
+                self.run_local(function, transaction, &mut errand, &mut options).await
             }
             (Ok(Target::Function(_)), None) => {
                 Err(Error::Internal("a local tool needs a transaction".into()))
@@ -59,7 +58,7 @@ impl Host {
         };
         let (server, tool) = (route.server.clone(), route.tool.name.clone());
         let mut outcome = match ended {
-            Ok(raw) if relayed.is_some_and(|relayed| relayed.returns(&raw)) => {
+            Ok(raw) if options.relayed.as_ref().is_some_and(|relayed| relayed.returns(&raw)) => {
                 Outcome::unfinished(server, tool, raw)
             }
             Ok(raw) => Outcome::from_result(server, tool, raw),
@@ -79,8 +78,9 @@ impl Host {
             *reason = clean;
         }
         let outcome = outcome.after(started.elapsed());
-        self.on_record((&caller, target.as_ref().ok()), errand, &outcome).await;
-        self.tell((caller, target.ok()), route, arguments, &outcome);
+        let (caller, target) = (self.caller(&options), target.as_ref().ok());
+        self.on_record((caller, target), errand, &outcome).await;
+        self.tell((caller, target), route, arguments, &outcome);
         outcome
     }
 
@@ -96,16 +96,19 @@ impl Host {
         &self,
         server: &Arc<Server>,
         errand: &mut Errand<'_>,
-        options: CallOptions<'_>,
+        options: &mut CallOptions<'_>,
     ) -> Result<Json> {
         let (route, arguments) = (errand.route, errand.arguments);
         let _on_duty = server.duty().enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
-        let caller = self.caller(&options);
+        let caller = self.caller(options);
         let subject = server.subject(&route.tool);
-        let mut decision = self.judge(caller, &subject, tool)?;
+        // One look for all that is asked of it, until somebody has to be waited for.
+        let mut policy = self.core.policy.now();
+        let mut locked = policy.is_locked(&server.config.name);
+        let mut decision = self.judge_by(&policy, caller, &subject, tool)?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
-        let mut definition = self.confirmed(server, route).await?;
+        let mut definition = self.confirmed(server, route, locked).await?;
         let subject = server.subject(&definition);
         if !Arc::ptr_eq(&definition, &route.tool) {
             // What was judged may be another definition than the one that will be called.
@@ -117,12 +120,19 @@ impl Host {
         let again = || self.judge(&self.scope.caller, &subject, tool);
         let (permit, rule) =
             self.permit(decision, again, shown, relayed.map(|relayed| &relayed.asker)).await?;
+        if rule.is_some() {
+            policy = self.core.policy.now();
+            locked = policy.is_locked(&server.config.name);
+        }
         errand.rule = rule;
         self.begin(caller, errand, shown).await?;
-        let mut way = self.scope.way(server, relayed.map(|relayed| &**relayed)).await?;
-        if server.is_unconfirmed() {
+        let mut way = match self.scope.short_way(server, relayed.is_some()) {
+            Some(way) => way,
+            None => self.scope.way(server, relayed.map(|relayed| &**relayed)).boxed().await?,
+        };
+        if server.is_unconfirmed(locked) {
             // It is another connection than the one that was looked at: an answer may take its time.
-            definition = self.confirmed(server, route).await?;
+            definition = self.confirmed(server, route, server.is_locked()).await?;
             self.judge(caller, &server.subject(&definition), tool)?;
             let checked = self.check(&server.config.name, &definition, arguments).await;
             checked.map_err(|error| about(error, shown))?;
@@ -132,13 +142,13 @@ impl Host {
         let (hard_timeout, private) = (options.hard_timeout, way.private);
         let tool = &definition;
         let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, relayed, private };
-        self.taint(&server.config.name, &definition.name);
-        let mut on_progress = options.on_progress;
+        self.taint(&policy, &server.config.name, &definition.name);
+        let mut on_progress = options.on_progress.take();
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
         let ended = match call::send(&way.connection, &call, asker, first).await {
             // It certainly never reached the server, so it may go once more over a fresh connection.
             Err(error) if error.is_retryable() && !way.connection.is_open() => {
-                way.again(server).await?;
+                way.again(server).boxed().await?;
                 call::send(&way.connection, &call, asker, on_progress).await
             }
             ended => ended,
@@ -157,7 +167,7 @@ impl Host {
         if is_error.is_some_and(|flag| flag.as_str() == "true") {
             return Ok(());
         }
-        match self.core.validators.check_result(schema, &structured).await {
+        match self.core.validators.check_result(schema, &structured).boxed().await {
             Err(Misfit::Arguments { problems }) => {
                 let problems = problems.join("; ");
                 let problems = server.redactor.redact(&problems);
@@ -175,18 +185,15 @@ impl Host {
     }
 
     /// A tool's definition as its server gives it now, where what is known may be from an earlier run.
-    async fn confirmed(&self, server: &Arc<Server>, route: &Route) -> Result<Arc<Tool>> {
-        let locked = server.is_locked();
-        let may_differ = server.is_unconfirmed() || (locked && self.scope.has_changed(route));
-        if !may_differ {
-            let last = server.last_tools().filter(|_| locked);
-            // A route may be older than what its server was last seen to offer.
-            return match last {
-                Some(seen) => seen.definition(route),
-                None => Ok(Arc::clone(&route.tool)),
-            };
+    async fn confirmed(&self, server: &Arc<Server>, route: &Route, locked: bool) -> Result<Arc<Tool>> {
+        if server.is_unconfirmed(locked) || (locked && self.scope.has_changed(route)) {
+            return self.confirm(server).boxed().await?.definition(route);
         }
-        self.confirm(server).await?.definition(route)
+        // A route may be older than what its server was last seen to offer.
+        match locked.then(|| server.last_tools()).flatten() {
+            Some(seen) => seen.definition(route),
+            None => Ok(Arc::clone(&route.tool)),
+        }
     }
 
     async fn run_local(
@@ -194,11 +201,11 @@ impl Host {
         function: &Arc<Function>,
         transaction: &Arc<Transaction>,
         errand: &mut Errand<'_>,
-        options: CallOptions<'_>,
+        options: &mut CallOptions<'_>,
     ) -> Result<Json> {
         let arguments = errand.arguments;
         let tool = &function.tool.name;
-        let caller = self.caller(&options);
+        let caller = self.caller(options);
         let subject = Subject::Local { set: &function.set, ask: function.ask };
         let decision = self.judge(caller, &subject, tool)?;
         let shown = || Redacted::new(arguments.clone(), self.scope.redactor());
@@ -221,9 +228,9 @@ impl Host {
         let idle = options.timeout.or(function.timeout).unwrap_or(FOREVER).min(FOREVER);
         let hard = options.hard_timeout.unwrap_or(idle.saturating_mul(HARD_FACTOR)).min(FOREVER);
         let times = Times { idle, hard, asking: Arc::clone(&context.asking) };
-        self.taint(&function.set, tool);
+        self.core.policy.with(|policy| self.taint(policy, &function.set, tool));
         let running = function.run(arguments.clone(), context);
-        let ended = watch(running, reports, options.on_progress, &times).await;
+        let ended = watch(running, reports, options.on_progress.take(), &times).await;
         let server = function.set.clone();
         let ended = ended
             .unwrap_or_else(|after| Err(Error::Timeout { server, after, stderr: StderrTail::default() }));
@@ -244,7 +251,12 @@ impl Host {
     }
 
     async fn check(&self, server: &ServerName, tool: &Tool, arguments: &Json) -> Result<()> {
-        let checked = self.core.validators.check(&tool.input_schema, arguments).await;
+        let (validators, schema) = (&self.core.validators, &tool.input_schema);
+        if validators.fit(schema, arguments) {
+            return Ok(());
+        }
+        // Put aside: most calls do not come this way, and should not be larger for it.
+        let checked = validators.check(schema, arguments).boxed().await;
         checked.map_err(|misfit| misfit.into_error(server.clone(), tool.name.clone()))
     }
 
@@ -255,20 +267,25 @@ impl Host {
         subject: &Subject<'_>,
         tool: &ToolName,
     ) -> Result<Decision> {
-        self.core.policy.with(|policy| {
-            match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
-                Some(decision) => decision,
-                None => {
-                    let taint = self.scope.taint.get();
-                    policy.judge_program(caller, subject, tool, taint.as_deref())
-                }
-            }
-        })
+        self.core.policy.with(|policy| self.judge_by(policy, caller, subject, tool))
+    }
+
+    fn judge_by(
+        &self,
+        policy: &Policy,
+        caller: &CallerName,
+        subject: &Subject<'_>,
+        tool: &ToolName,
+    ) -> Result<Decision> {
+        match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
+            Some(decision) => decision,
+            None => policy.judge_program(caller, subject, tool, self.scope.taint.get()),
+        }
     }
 
     /// Marks this scope, if what is called now is private. Before it is sent: no answer of it can come before the mark.
-    fn taint(&self, server: &ServerName, tool: &ToolName) {
-        if self.core.policy.with(|policy| policy.taints(server, Some(tool))) {
+    fn taint(&self, policy: &Policy, server: &ServerName, tool: &ToolName) {
+        if policy.taints(server, Some(tool)) {
             self.scope.taint.set(|| Tainted { server: server.clone(), tool: tool.clone() });
         }
     }
@@ -298,20 +315,20 @@ impl Host {
 
     fn tell(
         &self,
-        (caller, target): (CallerName, Option<Target>),
+        (caller, target): (&CallerName, Option<&Target>),
         route: &Route,
         arguments: &Json,
         outcome: &Outcome,
     ) {
         self.core.events.publish_call(|| {
-            let redactor = match &target {
+            let redactor = match target {
                 Some(Target::Server(server)) => server.redactor.clone(),
                 // A function may pass on what any server said.
                 _ => self.scope.redactor(),
             };
             let (arguments, result) = Redacted::of_call(arguments, &outcome.raw, redactor);
             Event::ToolInvoked(Arc::new(Invocation {
-                caller,
+                caller: caller.clone(),
                 server: route.server.clone(),
                 tool: route.tool.name.clone(),
                 local: route.source == Source::Local,

@@ -23,7 +23,7 @@ use crate::connect::{Dock, Leaving, Pool};
 use crate::error::{Error, Result};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{CallerRules, Grants, Permission, Standing};
+use crate::policy::{CallerRules, Grants, Permission, Rare, Standing};
 use crate::registry::{Owner, Registry, Route, Sees, Source};
 use crate::secret::Redactor;
 use crate::session::{Extensions, Memory, Taint, Transaction};
@@ -64,7 +64,7 @@ pub(super) struct Scope {
     /// Whether something private came in.
     pub(super) taint: Taint,
     /// What is remembered of every call that succeeds.
-    pub(super) reducers: ArcSwap<Vec<Reducer>>,
+    pub(super) reducers: Rare<Vec<Reducer>>,
     /// An agent's; `None` for the program itself, which needs nobody's leave.
     pub(super) agent: Option<Agent>,
 }
@@ -118,7 +118,7 @@ impl Scope {
             memory: Memory::default(),
             extensions: Extensions::default(),
             taint: Taint::new(),
-            reducers: ArcSwap::default(),
+            reducers: Rare::default(),
             agent: None,
         }
     }
@@ -166,7 +166,7 @@ impl Scope {
             memory: Memory::default(),
             extensions: shared.extensions.above(),
             taint: Taint::new(),
-            reducers: ArcSwap::default(),
+            reducers: Rare::default(),
             agent: Some(agent),
         }
     }
@@ -285,11 +285,6 @@ impl Scope {
         }
     }
 
-    /// What is remembered of every call that succeeds, if anything is.
-    pub(super) fn reducers(&self) -> Option<Arc<Vec<Reducer>>> {
-        Some(self.reducers.load()).filter(|all| !all.is_empty()).map(|all| Arc::clone(&all))
-    }
-
     /// Whether a tool's server said that its tools are others now.
     pub(super) fn has_changed(&self, route: &Route) -> bool {
         let peer = match &self.agent {
@@ -335,7 +330,6 @@ impl Scope {
         let grants = agent.grants.load();
         let (permission, rules) = (agent.permission, agent.rules.as_deref());
         let taint = self.taint.get();
-        let taint = taint.as_deref();
         Some(judge(&Standing { caller: &self.caller, permission, grants: &grants, rules, taint }))
     }
 

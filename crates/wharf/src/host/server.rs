@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -22,7 +21,7 @@ use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Fact, Kind, Named, State, Trail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::names::ToolName;
-use crate::policy::{Identity, Live, Policy, Subject};
+use crate::policy::{Identity, Live, Policy, Rare, Subject};
 use crate::registry::{Route, ServerTools};
 use crate::secret::Redactor;
 use crate::wire::Json;
@@ -35,7 +34,7 @@ pub(super) struct Server {
     /// Erases its secrets.
     pub(super) redactor: Redactor,
     /// What the program itself demands of a call, by tool.
-    pub(super) demands: ArcSwap<HashMap<ToolName, Demand>>,
+    pub(super) demands: Rare<HashMap<ToolName, Demand>>,
     pub(super) berth: Berth,
     /// Where it is kept which of its tools cannot be used.
     trail: Trail,
@@ -92,7 +91,7 @@ impl Server {
             config,
             identity,
             redactor,
-            demands: ArcSwap::default(),
+            demands: Rare::default(),
             berth,
             trail: pool.dock().trail.clone(),
             view: None,
@@ -115,7 +114,7 @@ impl Server {
             config: Arc::clone(&of.config),
             identity: of.identity.clone(),
             redactor: of.redactor.clone(),
-            demands: ArcSwap::default(),
+            demands: Rare::default(),
             berth: lane.berth.clone(),
             trail: of.trail.clone(),
             view: Some(View { of: Arc::clone(of), lane }),
@@ -153,7 +152,7 @@ impl Server {
         if let Some(view) = &self.view {
             return view.of.demand(tool, arguments);
         }
-        let demands = self.demands.load();
+        let Some(demands) = self.demands.get() else { return Ok(()) };
         let Some(demand) = demands.get(tool) else { return Ok(()) };
         demand(arguments).map_err(|problem| Error::Arguments {
             server: self.config.name.clone(),
@@ -185,7 +184,7 @@ impl Server {
             self.tell(peer.filter(|_| differs && !told), ListKind::Tools);
             Ok(seen)
         };
-        let lasts = !self.is_doubtful();
+        let lasts = !self.is_doubtful(self.is_locked());
         self.note(self.tools.look(&connection, peer, lasts, ask).await).map(|seen| self.shown(seen))
     }
 
@@ -209,17 +208,18 @@ impl Server {
     }
 
     /// Whether what is known of its tools still has to be compared with what it offers over its connection.
-    pub(super) fn is_unconfirmed(&self) -> bool {
-        if self.pins.is_none() && !self.is_locked() {
+    /// `locked` says whether it is held to what was accepted.
+    pub(super) fn is_unconfirmed(&self, locked: bool) -> bool {
+        if self.pins.is_none() && !locked {
             return false;
         }
-        self.is_doubtful() || self.berth.live().is_none_or(|connection| !self.tools.is_of(&connection))
+        self.is_doubtful(locked) || !self.tools.is_of(self.berth.number())
     }
 
     /// Whether its tools may have changed without a word, where that matters: it is held to what was accepted, and has
     /// not been asked for a while.
-    fn is_doubtful(&self) -> bool {
-        self.is_locked() && self.tools.is_older_than(LOCKED_LOOK)
+    fn is_doubtful(&self, locked: bool) -> bool {
+        locked && self.tools.is_older_than(LOCKED_LOOK)
     }
 
     /// Writes a list down. True if it is another one than before. What a caller's own requests may have changed is not
@@ -292,7 +292,9 @@ impl Server {
 
     /// Takes over what is known from the one that this server is the successor of, over the same connection.
     pub(super) fn succeed(&self, before: &Self) {
-        self.demands.store(before.demands.load_full());
+        if let Some(demands) = before.demands.get() {
+            self.demands.put(demands);
+        }
         let config = Arc::clone(&self.config);
         self.tools.adopt(&before.tools, |seen| Seen {
             offered: ServerTools { config, ..seen.offered },

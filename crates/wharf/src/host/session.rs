@@ -348,7 +348,7 @@ impl Session {
         self.0
             .scope
             .reducers
-            .rcu(|known| known.iter().cloned().chain([Arc::clone(&apply)]).collect::<Vec<_>>());
+            .change(|known| known.into_iter().flatten().cloned().chain([Arc::clone(&apply)]).collect());
     }
 
     /// Closes what is this session's own, and only that, and waits until nothing of it is left. Its calls are refused

@@ -4,6 +4,7 @@
 //! connection or when the server said that it changed. What was seen last stays when the server is gone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -20,6 +21,8 @@ use crate::names::ServerName;
 pub(super) struct Shelf<V> {
     kind: ListKind,
     seen: ArcSwapOption<Seen<V>>,
+    /// The number of the connection over which it was seen, or 0.
+    over: AtomicU64,
     /// Held while the server is asked.
     asking: Mutex<()>,
 }
@@ -43,7 +46,7 @@ struct Change<'a> {
 
 impl<V: Clone> Shelf<V> {
     pub(super) fn new(kind: ListKind) -> Self {
-        Self { kind, seen: ArcSwapOption::empty(), asking: Mutex::default() }
+        Self { kind, seen: ArcSwapOption::empty(), over: AtomicU64::new(0), asking: Mutex::default() }
     }
 
     /// What was seen last, if anything was.
@@ -51,9 +54,9 @@ impl<V: Clone> Shelf<V> {
         self.seen.load().as_ref().map(|seen| seen.list.clone())
     }
 
-    /// Whether what was seen last came over this connection.
-    pub(super) fn is_of(&self, connection: &Connection) -> bool {
-        self.seen.load().as_ref().is_some_and(|seen| seen.connection == Some(connection.number()))
+    /// Whether what was seen last came over the connection of this number.
+    pub(super) fn is_of(&self, connection: u64) -> bool {
+        connection != 0 && self.over.load(Ordering::Acquire) == connection
     }
 
     /// Whether what was seen last was seen longer ago than that.
@@ -72,7 +75,7 @@ impl<V: Clone> Shelf<V> {
     pub(super) fn adopt(&self, other: &Self, change: impl FnOnce(V) -> V) {
         if let Some(seen) = &*other.seen.load() {
             let list = change(seen.list.clone());
-            self.seen.store(Some(Arc::new(Seen { connection: seen.connection, at: seen.at, list })));
+            self.put(Seen { connection: seen.connection, at: seen.at, list });
         }
     }
 
@@ -100,9 +103,14 @@ impl<V: Clone> Shelf<V> {
         if let Some(change) = &mut change {
             change.open = false;
         }
-        let seen = Seen { connection: Some(connection.number()), at: Instant::now(), list: list.clone() };
-        self.seen.store(Some(Arc::new(seen)));
+        self.put(Seen { connection: Some(connection.number()), at: Instant::now(), list: list.clone() });
         Ok(list)
+    }
+
+    fn put(&self, seen: Seen<V>) {
+        let over = seen.connection.unwrap_or(0);
+        self.seen.store(Some(Arc::new(seen)));
+        self.over.store(over, Ordering::Release);
     }
 }
 

@@ -2,12 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 /// What holds now. Clones share it: whoever replaces it replaces it for all.
 #[derive(Clone)]
 pub struct Live<T>(Arc<ArcSwap<T>>);
+
+/// The same for what is mostly not there. To see that it is not costs no more than to read a flag.
+pub(crate) struct Rare<T> {
+    is_there: AtomicBool,
+    value: ArcSwapOption<T>,
+}
 
 impl<T> Live<T> {
     /// The value as it is now. It stays as it is for whoever holds it.
@@ -35,5 +42,32 @@ impl<T> From<T> for Live<T> {
 impl<T: fmt::Debug> fmt::Debug for Live<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.now().fmt(f)
+    }
+}
+
+// === impl Rare ===
+
+impl<T> Rare<T> {
+    /// The value, if there is one.
+    pub(crate) fn get(&self) -> Option<Arc<T>> {
+        if self.is_there.load(Ordering::Acquire) { self.value.load_full() } else { None }
+    }
+
+    /// Puts it there.
+    pub(crate) fn put(&self, value: Arc<T>) {
+        self.value.store(Some(value));
+        self.is_there.store(true, Ordering::Release);
+    }
+
+    /// Makes it of what is there. Of two at once neither is lost.
+    pub(crate) fn change(&self, change: impl Fn(Option<&T>) -> T) {
+        self.value.rcu(|now| Some(Arc::new(change(now.as_deref()))));
+        self.is_there.store(true, Ordering::Release);
+    }
+}
+
+impl<T> Default for Rare<T> {
+    fn default() -> Self {
+        Self { is_there: AtomicBool::new(false), value: ArcSwapOption::empty() }
     }
 }

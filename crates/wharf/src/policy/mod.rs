@@ -35,6 +35,7 @@ pub use environment::{EnvRules, Filtered, filter_environment};
 pub use flow::{FlowReason, Tainted};
 pub use launch::LaunchRequest;
 pub use live::Live;
+pub(crate) use live::Rare;
 pub use lock::{Lock, LockedServer, LockedSource};
 pub(crate) use package::{Package, Registry};
 pub use permission::{Decision, Grants, Identity, Permission, Reach, Standing, Subject, Wanted};

@@ -196,18 +196,18 @@ impl Policy {
         if let Some(server) = server {
             given(who, &server.name, |rules| rules.may_give(&server.name))?;
         }
-        let what = match server {
+        let what = || match server {
             Some(server) => format!("server `{}`", server.name),
             None => "local tools".into(),
         };
         match (who.permission, server) {
             (None, _) => Err(Error::Denied {
-                what,
+                what: what(),
                 rule: format!("the permission of `{}`: it was given none", who.caller),
                 hint: "give it one with `SessionBuilder::permission`".into(),
             }),
             (Some(Permission::Sandboxed), Some(_)) => Err(Error::Denied {
-                what,
+                what: what(),
                 rule: format!("the permission of `{}`: sandboxed, so no MCP server", who.caller),
                 hint: "`Permission::Trusted` lets it ask for servers".into(),
             }),

@@ -1,14 +1,12 @@
 //! Whether something private came into a session.
 
-use std::sync::Arc;
-
-use arc_swap::ArcSwapOption;
+use std::sync::{Arc, OnceLock};
 
 use crate::policy::Tainted;
 
 /// A mark that, once set, stays. Clones share it: scopes of one caller have one.
 #[derive(Clone, Debug, Default)]
-pub struct Taint(Arc<ArcSwapOption<Tainted>>);
+pub struct Taint(Arc<OnceLock<Tainted>>);
 
 impl Taint {
     /// No mark yet.
@@ -17,14 +15,12 @@ impl Taint {
     }
 
     /// What was read first, if anything private was.
-    pub fn get(&self) -> Option<Arc<Tainted>> {
-        self.0.load_full()
+    pub fn get(&self) -> Option<&Tainted> {
+        self.0.get()
     }
 
     /// Marks it. The first mark stays: it says where it began.
     pub fn set(&self, tainted: impl FnOnce() -> Tainted) {
-        if self.0.load().is_none() {
-            self.0.compare_and_swap(&None::<Arc<Tainted>>, Some(Arc::new(tainted())));
-        }
+        self.0.get_or_init(tainted);
     }
 }

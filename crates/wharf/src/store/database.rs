@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Each step brings the file from the form of its place to the next.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     // What is hashed is what is stored: the columns besides are views of the record.
     "CREATE TABLE audit (
         seq INTEGER PRIMARY KEY,
@@ -50,6 +50,27 @@ const STEPS: [&str; 2] = [
         why TEXT
     ) STRICT;
     CREATE INDEX approvals_of ON approvals (caller, server);",
+    // Columns that are made of the record were made of every record that was written; a view makes them when it is read.
+    "ALTER TABLE audit RENAME TO audit_before;
+    CREATE TABLE audit (
+        seq INTEGER PRIMARY KEY,
+        record TEXT NOT NULL,
+        hash BLOB NOT NULL
+    ) STRICT;
+    INSERT INTO audit SELECT seq, record, hash FROM audit_before;
+    DROP TABLE audit_before;
+    CREATE VIEW audit_read AS SELECT
+        seq,
+        record,
+        hash,
+        record ->> 'at' AS at,
+        record ->> 'kind' AS kind,
+        record ->> 'caller' AS caller,
+        record ->> 'server' AS server,
+        record ->> 'tool' AS tool,
+        record ->> 'decision' AS decision,
+        record ->> 'outcome' AS outcome
+    FROM audit;",
 ];
 
 /// Opens the file to write, and makes it if there is none.

@@ -86,7 +86,7 @@ impl Log {
     }
 
     fn select(&self, wanted: &Search) -> rusqlite::Result<Vec<Record>> {
-        let mut sql = "SELECT seq, record, hash FROM audit".to_owned();
+        let mut sql = "SELECT seq, record, hash FROM audit_read".to_owned();
         let mut values: Vec<Sql> = Vec::new();
         let texts = [
             ("kind = ", &wanted.kind),

@@ -297,7 +297,7 @@ fn prune(change: &Transaction<'_>, options: &AuditOptions) -> Written<(Option<Li
         if let Some(keep) = options.keep_for {
             let oldest =
                 super::record::now().saturating_sub(u64::try_from(keep.as_micros()).unwrap_or(u64::MAX));
-            let sql = "SELECT seq, at FROM audit WHERE seq < ?1 ORDER BY seq";
+            let sql = "SELECT seq, at FROM audit_read WHERE seq < ?1 ORDER BY seq";
             let mut rows = change.prepare(sql)?;
             let mut rows = rows.query([number(most)])?;
             while let Some(row) = rows.next()? {

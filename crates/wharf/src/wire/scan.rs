@@ -10,7 +10,7 @@ use std::ops::Range;
 use wide::i8x16;
 
 /// Why a text is not acceptable JSON, and at which byte.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bad {
     pub(crate) what: &'static str,
     pub(crate) at: usize,
@@ -26,6 +26,9 @@ pub(crate) struct Scanner<'a> {
     foreign: Cell<bool>,
     /// An escape was seen in a string.
     escaped: Cell<bool>,
+    /// What ended the walk before its end. Kept here, so that each step gives no more than a place: what fits a register
+    /// costs less than what does not.
+    fault: Cell<Option<Bad>>,
 }
 
 /// The deepest nesting that fits the scanner's stack of one bit a level.
@@ -39,7 +42,8 @@ impl<'a> Scanner<'a> {
     /// Takes a text that may be anything; that it is UTF-8 is checked at the end of the walk, and only if need be.
     pub(crate) fn of_bytes(text: &'a [u8], max_depth: usize) -> Self {
         let max_depth = max_depth.min(STACK_BITS - 1);
-        Self { text, max_depth, checked: false, foreign: Cell::new(false), escaped: Cell::new(false) }
+        let (foreign, escaped) = (Cell::new(false), Cell::new(false));
+        Self { text, max_depth, checked: false, foreign, escaped, fault: Cell::new(None) }
     }
 
     /// Takes bytes that were looked through before.
@@ -80,14 +84,14 @@ impl<'a> Scanner<'a> {
             let end = if opens {
                 self.object(at, |key, at| {
                     let end = self.value(at, 2)?;
-                    visit_inner(key, at..end)?;
-                    Ok(end)
+                    self.heed(visit_inner(key, at..end))?;
+                    Some(end)
                 })?
             } else {
                 self.value(at, 1)?
             };
-            visit(key, at..end)?;
-            Ok(end)
+            self.heed(visit(key, at..end))?;
+            Some(end)
         });
         self.utf8(walked.and_then(|end| self.end(end)))
     }
@@ -96,14 +100,14 @@ impl<'a> Scanner<'a> {
     fn object(
         &self,
         mut at: usize,
-        mut member: impl FnMut(Range<usize>, usize) -> Result<usize, Bad>,
-    ) -> Result<usize, Bad> {
+        mut member: impl FnMut(Range<usize>, usize) -> Option<usize>,
+    ) -> Option<usize> {
         if self.byte(at) != Some(b'{') {
             return self.bad("an object was expected", at);
         }
         at = self.space(at + 1);
         if self.byte(at) == Some(b'}') {
-            return Ok(at + 1);
+            return Some(at + 1);
         }
         loop {
             let key = at..self.key(at)?;
@@ -111,7 +115,7 @@ impl<'a> Scanner<'a> {
             at = self.space(member(key, value)?);
             match self.byte(at) {
                 Some(b',') => at = self.space(at + 1),
-                Some(b'}') => return Ok(at + 1),
+                Some(b'}') => return Some(at + 1),
                 _ => return self.bad("`,` or `}` was expected", at),
             }
         }
@@ -122,7 +126,7 @@ impl<'a> Scanner<'a> {
         self.utf8(self.array(visit))
     }
 
-    fn array(&self, mut visit: impl FnMut(Range<usize>) -> Result<(), Bad>) -> Result<(), Bad> {
+    fn array(&self, mut visit: impl FnMut(Range<usize>) -> Result<(), Bad>) -> Option<()> {
         let mut at = self.space(0);
         if self.byte(at) != Some(b'[') {
             return self.bad("an array was expected", at);
@@ -133,7 +137,7 @@ impl<'a> Scanner<'a> {
         }
         loop {
             let end = self.value(at, 1)?;
-            visit(at..end)?;
+            self.heed(visit(at..end))?;
             at = self.space(end);
             match self.byte(at) {
                 Some(b',') => at = self.space(at + 1),
@@ -144,20 +148,25 @@ impl<'a> Scanner<'a> {
     }
 
     /// The end of a walk: what is not UTF-8 is not JSON, and that is said before anything else.
-    fn utf8<T>(&self, walked: Result<T, Bad>) -> Result<T, Bad> {
-        if !self.checked && (self.foreign.get() || walked.is_err()) {
+    fn utf8<T>(&self, walked: Option<T>) -> Result<T, Bad> {
+        if !self.checked && (self.foreign.get() || walked.is_none()) {
             std::str::from_utf8(self.text).map_err(|e| Bad { what: NOT_UTF8, at: e.valid_up_to() })?;
         }
-        walked
+        walked.ok_or_else(|| self.fault.get().unwrap_or(Bad { what: "not JSON", at: 0 }))
     }
 
-    fn end(&self, at: usize) -> Result<(), Bad> {
+    /// Ends the walk if whoever it is shown to says so.
+    fn heed(&self, said: Result<(), Bad>) -> Option<()> {
+        said.map_err(|bad| self.fault.set(Some(bad))).ok()
+    }
+
+    fn end(&self, at: usize) -> Option<()> {
         let rest = self.space(at);
-        if rest == self.text.len() { Ok(()) } else { self.bad("more text after the value", rest) }
+        if rest == self.text.len() { Some(()) } else { self.bad("more text after the value", rest) }
     }
 
     /// Skips one value that starts at `at`, `depth` levels down; returns where it ends.
-    fn value(&self, mut at: usize, base_depth: usize) -> Result<usize, Bad> {
+    fn value(&self, mut at: usize, base_depth: usize) -> Option<usize> {
         let mut depth = base_depth;
         // One bit a level: set for an object, clear for an array.
         let mut objects: u128 = 0;
@@ -193,7 +202,7 @@ impl<'a> Scanner<'a> {
             // A value has ended: go on with its neighbour, or close what holds it.
             loop {
                 if depth == base_depth {
-                    return Ok(at);
+                    return Some(at);
                 }
                 at = self.space(at);
                 let in_object = objects & 1 == 1;
@@ -217,36 +226,39 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn key(&self, at: usize) -> Result<usize, Bad> {
+    #[inline(always)]
+    fn key(&self, at: usize) -> Option<usize> {
         if self.byte(at) == Some(b'"') { self.string(at + 1) } else { self.bad("a key was expected", at) }
     }
 
-    fn colon(&self, at: usize) -> Result<usize, Bad> {
+    #[inline(always)]
+    fn colon(&self, at: usize) -> Option<usize> {
         let at = self.space(at);
-        if self.byte(at) == Some(b':') { Ok(self.space(at + 1)) } else { self.bad("`:` was expected", at) }
+        if self.byte(at) == Some(b':') { Some(self.space(at + 1)) } else { self.bad("`:` was expected", at) }
     }
 
     /// Skips the inside of a string that starts at `at`; returns the place after the closing quote.
-    #[inline]
-    fn string(&self, at: usize) -> Result<usize, Bad> {
+    #[inline(always)]
+    fn string(&self, at: usize) -> Option<usize> {
         // Most strings are keys: short, and their end is the first thing in them to stop at.
         if let Some(block) = self.text.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
             let stop = at + stops::<false>(block).trailing_zeros() as usize;
             if self.byte(stop) == Some(b'"') && stop < at + BLOCK {
-                return Ok(stop + 1);
+                return Some(stop + 1);
             }
         }
         self.long_string(at)
     }
 
-    fn long_string(&self, at: usize) -> Result<usize, Bad> {
+    #[inline(never)]
+    fn long_string(&self, at: usize) -> Option<usize> {
         if self.foreign.get() { self.string_on::<true>(at) } else { self.string_on::<false>(at) }
     }
 
     /// The same, before and after something beyond ASCII was seen.
     ///
     /// The blocks lie side by side whatever is in them, so the processor need not wait for one to begin with the next.
-    fn string_on<const FOREIGN: bool>(&self, start: usize) -> Result<usize, Bad> {
+    fn string_on<const FOREIGN: bool>(&self, start: usize) -> Option<usize> {
         let (blocks, _) = self.text.get(start..).unwrap_or_default().as_chunks::<BLOCK>();
         let mut at = start;
         // Behind the last escape, which may reach into the next block. It is never as long as one.
@@ -259,7 +271,7 @@ impl<'a> Scanner<'a> {
             while stops != 0 {
                 let stop = at + stops.trailing_zeros() as usize;
                 from = match self.text[stop] {
-                    b'"' => return Ok(stop + 1),
+                    b'"' => return Some(stop + 1),
                     // Most escapes are these.
                     b'\\' if matches!(self.byte(stop + 1), Some(b'n' | b'"')) => {
                         self.escaped.set(true);
@@ -280,10 +292,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips what is left of a string near the end of the text.
-    fn string_end(&self, mut at: usize) -> Result<usize, Bad> {
+    fn string_end(&self, mut at: usize) -> Option<usize> {
         loop {
             at = match self.byte(at) {
-                Some(b'"') => return Ok(at + 1),
+                Some(b'"') => return Some(at + 1),
                 Some(b'\\') => self.escape(at)?,
                 Some(0..0x20) => return self.bad("a control character in a string", at),
                 Some(b) => {
@@ -296,36 +308,36 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips an escape whose backslash is at `at`. A surrogate without its other half is refused.
-    fn escape(&self, at: usize) -> Result<usize, Bad> {
+    fn escape(&self, at: usize) -> Option<usize> {
         self.escaped.set(true);
         match self.byte(at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Some(at + 2),
             Some(b'u') => match self.hex4(at + 2)? {
                 0xD800..=0xDBFF => {
                     let pair = self.byte(at + 6) == Some(b'\\') && self.byte(at + 7) == Some(b'u');
                     if pair && matches!(self.hex4(at + 8)?, 0xDC00..=0xDFFF) {
-                        Ok(at + 12)
+                        Some(at + 12)
                     } else {
                         self.bad("half a surrogate pair", at)
                     }
                 }
                 0xDC00..=0xDFFF => self.bad("half a surrogate pair", at),
-                _ => Ok(at + 6),
+                _ => Some(at + 6),
             },
             _ => self.bad("an unknown escape", at),
         }
     }
 
-    fn hex4(&self, at: usize) -> Result<u32, Bad> {
+    fn hex4(&self, at: usize) -> Option<u32> {
         let digits = self.text.get(at..at + 4).and_then(|d| std::str::from_utf8(d).ok());
         let all_hex = digits.filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
         match all_hex.and_then(|d| u32::from_str_radix(d, 16).ok()) {
-            Some(value) => Ok(value),
+            Some(value) => Some(value),
             None => self.bad("an unknown escape", at),
         }
     }
 
-    fn number(&self, at: usize) -> Result<usize, Bad> {
+    fn number(&self, at: usize) -> Option<usize> {
         let mut i = at;
         if self.byte(i) == Some(b'-') {
             i += 1;
@@ -350,7 +362,7 @@ impl<'a> Scanner<'a> {
             }
             i = end;
         }
-        Ok(i)
+        Some(i)
     }
 
     fn digits(&self, mut at: usize) -> usize {
@@ -360,27 +372,37 @@ impl<'a> Scanner<'a> {
         at
     }
 
-    fn literal(&self, at: usize, word: &[u8]) -> Result<usize, Bad> {
+    fn literal(&self, at: usize, word: &[u8]) -> Option<usize> {
         if self.text[at..].starts_with(word) {
-            Ok(at + word.len())
+            Some(at + word.len())
         } else {
             self.bad("a value was expected", at)
         }
     }
 
-    fn space(&self, mut at: usize) -> usize {
+    #[inline(always)]
+    fn space(&self, at: usize) -> usize {
+        // Most texts have none.
+        if self.byte(at).is_some_and(|byte| byte > b' ') { at } else { self.spaces(at) }
+    }
+
+    #[inline(never)]
+    fn spaces(&self, mut at: usize) -> usize {
         while matches!(self.byte(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             at += 1;
         }
         at
     }
 
+    #[inline(always)]
     fn byte(&self, at: usize) -> Option<u8> {
         self.text.get(at).copied()
     }
 
-    fn bad<T>(&self, what: &'static str, at: usize) -> Result<T, Bad> {
-        Err(Bad { what, at })
+    #[cold]
+    fn bad<T>(&self, what: &'static str, at: usize) -> Option<T> {
+        self.fault.set(Some(Bad { what, at }));
+        None
     }
 }
 

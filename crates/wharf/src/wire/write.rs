@@ -23,35 +23,51 @@ impl Members {
     }
 
     /// Adds a member whose value is already JSON.
-    pub fn json(&mut self, key: &str, value: &Json) -> &mut Self {
+    pub fn json(&mut self, key: &'static str, value: &Json) -> &mut Self {
         self.key(key);
         self.0.extend_from_slice(value.bytes());
         self
     }
 
+    /// The same under a key that somebody else chose.
+    pub fn json_under(&mut self, key: &str, value: &Json) -> &mut Self {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+        push_string(&mut self.0, key);
+        self.0.push(b':');
+        self.0.extend_from_slice(value.bytes());
+        self
+    }
+
     /// Adds a member whose value is a string.
-    pub fn text(&mut self, key: &str, value: &str) -> &mut Self {
+    pub fn text(&mut self, key: &'static str, value: &str) -> &mut Self {
         self.key(key);
         push_string(&mut self.0, value);
         self
     }
 
     /// Adds a member whose value is a number.
-    pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
+    pub fn number(&mut self, key: &'static str, value: u64) -> &mut Self {
         self.key(key);
         push_number(&mut self.0, value);
         self
     }
 
     /// Adds a member whose value is an object of these members.
-    pub fn object(&mut self, key: &str, value: &Self) -> &mut Self {
+    pub fn object(&mut self, key: &'static str, value: &Self) -> &mut Self {
         self.key(key);
         value.write(&mut self.0);
         self
     }
 
     /// Adds a member that is an object: these members, and one more number.
-    pub fn object_and_number(&mut self, key: &str, members: &Self, number: (&str, u64)) -> &mut Self {
+    pub fn object_and_number(
+        &mut self,
+        key: &'static str,
+        members: &Self,
+        number: (&'static str, u64),
+    ) -> &mut Self {
         self.0.reserve(key.len() + members.0.len() + number.0.len() + 32);
         self.key(key);
         self.0.push(b'{');
@@ -59,8 +75,9 @@ impl Members {
         if !members.is_empty() {
             self.0.push(b',');
         }
-        push_string(&mut self.0, number.0);
-        self.0.push(b':');
+        self.0.push(b'"');
+        self.0.extend_from_slice(number.0.as_bytes());
+        self.0.extend_from_slice(b"\":");
         push_number(&mut self.0, number.1);
         self.0.push(b'}');
         self
@@ -106,12 +123,15 @@ impl Members {
         &self.0
     }
 
-    fn key(&mut self, key: &str) {
+    fn key(&mut self, key: &'static str) {
+        debug_assert!(is_plain(key.as_bytes()), "a key of ours has no escapes");
+        self.0.reserve(key.len() + 4);
         if !self.0.is_empty() {
             self.0.push(b',');
         }
-        push_string(&mut self.0, key);
-        self.0.push(b':');
+        self.0.push(b'"');
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
     }
 
     fn write(&self, out: &mut Vec<u8>) {

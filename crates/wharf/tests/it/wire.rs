@@ -391,7 +391,7 @@ fn frm_14_arguments_survive_byte_for_byte() {
 fn frm_14_a_message_stays_on_one_line_whatever_its_parts_are() {
     let pretty = Json::parse("{\n  \"a\": 1,\r\n  \"b\": \"x\\ny\"\n}", 127).unwrap();
     let mut params = Members::of(&pretty);
-    params.text("c\n", "d\r\n").number("n", u64::MAX).object("o", &Members::new());
+    params.json_under("c\n", &Json::of("d\r\n")).number("n", u64::MAX).object("o", &Members::new());
     for message in
         [request(1, "m\n", params.clone()), notification("m", &params), response_result(&pretty, &pretty)]
     {

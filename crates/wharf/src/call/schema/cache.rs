@@ -51,14 +51,18 @@ type WeakVerdict = Result<Weak<Compiled>, Weak<str>>;
 // === impl Cache ===
 
 impl Cache {
+    /// A look at the verdict about a schema that was at this place before.
+    pub(super) fn look<R>(&self, schema: &Json, look: impl FnOnce(&Verdict) -> R) -> Option<R> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = known.places.get(&place(schema))?;
+        // The order of uses need not be exact: it only decides what is forgotten first.
+        entry.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        Some(look(&entry.verdict))
+    }
+
     pub(super) fn get(&self, schema: &Json) -> Option<Verdict> {
-        {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(entry) = known.places.get(&place(schema)) {
-                // The order of uses need not be exact: it only decides what is forgotten first.
-                entry.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
-                return Some(entry.verdict.clone());
-            }
+        if let Some(verdict) = self.look(schema, Verdict::clone) {
+            return Some(verdict);
         }
         if schema.bytes().len() > super::measure::BYTES_MAX {
             return None;

@@ -265,7 +265,8 @@ proptest! {
     fn members_write_what_was_put_in(text in json_text(), key in ".{0,8}", value in ".{0,16}") {
         let json = Json::parse(text, 127).unwrap();
         let mut members = Members::new();
-        members.text(&key, &value);
+        members.json_under(&key, &Json::of(&value));
+        members.text("text", &value);
         members.json("json value", &json);
         let written = members.to_json();
         prop_assert_eq!(Json::parse_strict(written.bytes().clone(), 127).is_ok(), !has_twins(json.as_str()));
