@@ -13,8 +13,11 @@ pub(crate) mod shown;
 pub(crate) mod sse;
 pub(crate) mod url;
 
+/// What is done with bytes. It panics where something does not hold.
+pub(crate) type Check = fn(&[u8]);
+
 /// Each check by the name of its target.
-pub(crate) const ALL: [(&str, fn(&[u8])); 11] = [
+pub(crate) const ALL: [(&str, Check); 11] = [
     ("argv", argv::check),
     ("environment", environment::check),
     ("frame", frame::check),

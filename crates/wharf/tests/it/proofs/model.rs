@@ -290,7 +290,7 @@ impl Real {
                 drop(self.got.lock().unwrap().line.take());
                 waiting.iter().for_each(|number| self.settle(number + 1));
                 let place = self.host.berth("one").unwrap();
-                let _ = self.runtime.block_on(async {
+                self.runtime.block_on(async {
                     // The pause before it is made again goes by.
                     while !(place.connected() && self.got(|got| got.connections) > before) {
                         tokio::time::advance(Duration::from_millis(1)).await;
