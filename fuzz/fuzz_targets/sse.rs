@@ -1,30 +1,7 @@
-//! Any bytes in any pieces: the events are those of the same bytes in one piece, and none is larger than allowed.
+//! Any bytes as a stream of events. What must hold of it is in `checks/sse.rs`, where the tests find it too.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use wharf::wire::{SseEvent, SseParser, SseTooLong};
+#[path = "../checks/sse.rs"]
+mod sse;
 
-const MAX: usize = 24;
-
-fn events<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<SseEvent>, Option<SseTooLong>) {
-    let mut parser = SseParser::new(MAX);
-    let mut out = Vec::new();
-    for piece in pieces {
-        parser.push(piece);
-        loop {
-            match parser.next_event() {
-                Ok(Some(event)) => out.push(event),
-                Ok(None) => break,
-                Err(e) => return (out, Some(e)),
-            }
-        }
-    }
-    (out, None)
-}
-
-fuzz_target!(|data: &[u8]| {
-    let Some((&size, data)) = data.split_first() else { return };
-    let whole = events(std::iter::once(data));
-    assert_eq!(whole, events(data.chunks(usize::from(size % 9) + 1)));
-    assert!(whole.0.iter().all(|event| event.data.len() <= MAX));
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sse::check(data));

@@ -35,7 +35,6 @@ use failure::Failure;
 use output::Ui;
 use world::World;
 
-
 fn main() -> ExitCode {
     // Inside a sandbox this program prepares it and then becomes the server.
     if let Some(code) = wharf::sandbox::stage(std::env::args_os()) {

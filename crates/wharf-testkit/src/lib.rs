@@ -17,6 +17,7 @@ pub mod oauth;
 pub mod puppet;
 pub mod rmcp_client;
 pub mod rmcp_peer;
+pub mod shim;
 pub mod socket;
 
 pub use self::http::{HttpPuppet, Recorded, Reply, SseStep};

@@ -1,5 +1,6 @@
-//! Many calls: the memory of the caller must not grow with them. A process of its own, so that no other test's memory
-//! is measured with it. 2,000 calls as a rule; 100,000 with `WHARF_ALL=1`, which `./check --all` sets.
+//! Many calls: the memory of the caller must not grow with them, and every one has an end that is counted. A process of
+//! its own, so that no other test's memory is measured with it. 2,000 calls as a rule; 100,000 and, with servers that die
+//! all the while, a million with `WHARF_ALL=1`, which `./check --all` sets. `WHARF_SOAK_CALLS` says another number.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -7,32 +8,46 @@
     reason = "a test may fail loudly and tell what it measured"
 )]
 
+#[path = "it/proofs/measure.rs"]
+mod measure;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use measure::{Held, resident};
 use serde_json::json;
 use wharf::config::ServerConfig;
+use wharf::host::HostBuilder;
 use wharf::names::ServerName;
 use wharf::policy::Policy;
 use wharf::wire::Json;
 use wharf::{CallOptions, Host};
-use wharf_testkit::{Puppet, puppet_path};
+use wharf_testkit::{Crash, Puppet, Step, puppet_path};
 
-/// Resident memory of this process in KiB.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+/// One test at a time: each measures the whole process.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+fn all() -> bool {
+    std::env::var_os("WHARF_ALL").is_some_and(|v| v == "1")
+}
+
+fn builder(script: &Puppet) -> HostBuilder {
+    let path = puppet_path().display().to_string();
+    let server = ServerConfig::stdio(ServerName::parse("pup").unwrap(), path.clone(), script.args());
+    let policy = Policy::strict().with_sandbox(false).with_commands([path]);
+    Host::builder().server(server).policy(policy).environment(std::env::vars())
 }
 
 /// The first tenth fills caches and pools; after it the memory stays where it is.
 #[tokio::test]
 async fn memory_is_flat_over_many_calls() {
     const SLACK: u64 = 1024;
-    let all = std::env::var_os("WHARF_ALL").is_some_and(|v| v == "1");
-    let calls = if all { 100_000 } else { 2_000 };
-    let path = puppet_path().display().to_string();
-    let server = ServerConfig::stdio(ServerName::parse("pup").unwrap(), path.clone(), Puppet::new().args());
-    let policy = Policy::strict().with_sandbox(false).with_commands([path]);
-    let host =
-        Host::builder().server(server).policy(policy).environment(std::env::vars()).start().await.unwrap();
+    let _turn = TURN.lock().await;
+    let calls = if all() { 100_000 } else { 2_000 };
+    let host = builder(&Puppet::new()).start().await.unwrap();
     let arguments = Json::of(&json!({"message": "x".repeat(1000)}));
     let (mut settled, mut most) = (0, 0);
     for done in 1..=calls {
@@ -48,4 +63,120 @@ async fn memory_is_flat_over_many_calls() {
     }
     println!("{calls} calls: {settled} KiB after a tenth, at most {most} KiB after that");
     host.close().await;
+}
+
+/// Callers that call at the same time.
+const CALLERS: u64 = 16;
+/// One call in so many kills the server, and another never gets an answer.
+const KILLS: u64 = 100;
+const SILENT: u64 = 97;
+
+/// What callers share.
+struct Soak {
+    host: Host,
+    next: AtomicU64,
+    calls: u64,
+}
+
+impl Soak {
+    /// Calls until all calls are made, and counts the ends by their kind.
+    async fn work(self: Arc<Self>) -> BTreeMap<&'static str, u64> {
+        let mut ends = BTreeMap::new();
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.calls {
+                return ends;
+            }
+            let (tool, time) = match number {
+                n if n % KILLS == KILLS - 1 => ("die", 60_000),
+                n if n % SILENT == SILENT - 1 => ("hang", 20),
+                _ => ("echo", 60_000),
+            };
+            let options =
+                CallOptions { timeout: Some(Duration::from_millis(time)), ..CallOptions::default() };
+            let arguments = json!({ "number": number });
+            let outcome = self.host.call_tool("pup", tool, arguments, options).await;
+            let kind = outcome.error.as_ref().map_or("ok", wharf::Error::kind);
+            match kind {
+                "ok" => assert_eq!((tool, outcome.to_text()), ("echo", format!(r#"{{"number":{number}}}"#))),
+                "timeout" => assert_eq!(tool, "hang", "{outcome:?}"),
+                "unknown_outcome" | "connection" => {}
+                _ => panic!("{tool}: {outcome:?}"),
+            }
+            *ends.entry(kind).or_default() += 1;
+        }
+    }
+}
+
+fn size(file: &Path) -> u64 {
+    file.metadata().map_or(0, |meta| meta.len())
+}
+
+/// Every call has one end, however often the server dies, and nothing is left of it all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r_03_counters_add_up_over_many_calls_and_restarts() {
+    const SLACK: u64 = 8 * 1024;
+    let _turn = TURN.lock().await;
+    let calls = match std::env::var("WHARF_SOAK_CALLS") {
+        Ok(calls) => calls.parse().unwrap(),
+        Err(_) if all() => 1_000_000,
+        Err(_) => 2_000,
+    };
+    let (files, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (effects, starts) = (files.path().join("effects"), files.path().join("starts"));
+    let script = Puppet::new()
+        .plain_tool("echo")
+        .plain_tool("die")
+        .plain_tool("hang")
+        .on("tool:echo", [Step::Count(effects.clone()), Step::Echo])
+        .on("tool:die", [Step::Kill])
+        .on("tool:hang", [Step::Hang])
+        .with(|s| s.crash = Some(Crash { file: starts.clone(), times: 0, code: 0 }));
+    let builder = builder(&script).scratch(scratch.path()).retry_pause(Duration::from_millis(5));
+    let host = builder.grace(Duration::from_millis(500)).start().await.unwrap();
+    host.tools().await;
+    let since = Instant::now();
+    let soak = Arc::new(Soak { host: host.clone(), next: AtomicU64::new(0), calls });
+    let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(Arc::clone(&soak).work())).collect();
+    let watched = tokio::spawn({
+        let soak = Arc::clone(&soak);
+        async move {
+            // Memory after a tenth, and at the end.
+            while soak.next.load(Ordering::Relaxed) < soak.calls / 10 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            resident()
+        }
+    });
+    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    for caller in callers {
+        for (kind, times) in caller.await.unwrap() {
+            *ends.entry(kind).or_default() += times;
+        }
+    }
+    let (settled, now) = (watched.await.unwrap(), resident());
+    let took = since.elapsed();
+    let of = |kind| ends.get(kind).copied().unwrap_or_default();
+    assert_eq!(ends.values().sum::<u64>(), calls, "sent = the sum of all ends: {ends:?}");
+    assert!(size(&effects) >= of("ok"), "what was answered was done");
+    assert!(size(&effects) <= calls - of("connection"), "and nothing twice");
+    assert!(size(&starts) > calls / KILLS / 2, "it died all the while: {} starts", size(&starts));
+    assert!(now < settled + SLACK, "{now} KiB at the end, {settled} KiB after a tenth");
+    host.close().await;
+    for _ in 0..2000 {
+        if std::fs::read_dir(scratch.path()).unwrap().count() == 0 && Held::now().zombies == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (left, folders) = (Held::now(), std::fs::read_dir(scratch.path()).unwrap().count());
+    // The one that sweeps up after us if we are killed lives as long as we do.
+    let allowed = Held { children: 1, zombies: 0, ..left };
+    assert!(left.is_within(allowed) && folders == 0, "{left:?}, {folders} folders");
+    println!(
+        "R-03 {calls} calls, {} starts in {took:?}: sent {calls} = {ends:?}; effects {}; memory {settled} -> {now} KiB; \
+         left: {left:?}, {folders} folders",
+        size(&starts),
+        size(&effects)
+    );
 }

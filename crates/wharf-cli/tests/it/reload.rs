@@ -28,7 +28,11 @@ const LONG: Duration = Duration::from_secs(60);
 
 impl Pipe {
     pub(crate) fn open(desk: &Desk) -> Self {
-        let mut command = desk.command(&["serve", "--stdio"]);
+        Self::open_as(desk.command(&["serve", "--stdio"]))
+    }
+
+    /// The same, started by this command.
+    pub(crate) fn open_as(mut command: Command) -> Self {
         let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let (out, mut err) = (BufReader::new(child.stdout.take().unwrap()), child.stderr.take().unwrap());
         let (tell, answers) = channel();
@@ -52,14 +56,14 @@ impl Pipe {
         pipe
     }
 
-    fn send(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn send(&mut self, method: &str, params: Value) -> u64 {
         self.next += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
         writeln!(self.input.as_ref().unwrap(), "{request}").unwrap();
         self.next
     }
 
-    fn answer(&mut self, id: u64) -> Value {
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
         loop {
             let answer = self.answers.recv_timeout(LONG).unwrap_or_else(|e| panic!("{e}: {}", self.said()));
             if answer["id"] == id {
@@ -102,8 +106,13 @@ impl Pipe {
         std::mem::take(&mut *self.said.lock().unwrap())
     }
 
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Closes its input, and waits until it is gone.
-    fn close(mut self) -> String {
+    pub(crate) fn close(mut self) -> String {
         drop(self.input.take());
         assert!(self.child.wait().unwrap().success());
         self.said()

@@ -114,6 +114,11 @@ pub(super) fn close_stdout() {
     rustix::stdio::dup2_stdout(nowhere).expect("standard output can be replaced");
 }
 
+pub(super) fn close_stdin() {
+    let nothing = OpenOptions::new().read(true).open("/dev/null").expect("/dev/null");
+    rustix::stdio::dup2_stdin(nothing).expect("standard input can be replaced");
+}
+
 pub(super) fn signal_self(signal: rustix::process::Signal) {
     let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
 }

@@ -44,6 +44,8 @@ pub struct Script {
     pub ignore_term: bool,
     /// Reads no more than that many lines.
     pub deaf_after: Option<usize>,
+    /// Closes standard input when it reads no more.
+    pub closes_input: bool,
     /// Starts a process of its own that sleeps for 1000 s.
     pub spawn_grandchild: Option<Grandchild>,
     /// Exits at once on its first starts.

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::hands::{
-    append, close_stdout, count, describe, exit, from_hex, ignore_term, long_line, park, say, signal_self,
-    spawn, stderr_bytes, write, write_line, write_whole,
+    append, close_stdin, close_stdout, count, describe, exit, from_hex, ignore_term, long_line, park, say,
+    signal_self, spawn, stderr_bytes, write, write_line, write_whole,
 };
 use super::honest::{self, Answer};
 use super::script::{Crash, Script, Step};
@@ -119,6 +119,9 @@ impl Stage {
         let mut input = std::io::stdin().lock();
         for number in 0.. {
             if self.script.deaf_after.is_some_and(|n| number >= n) {
+                if self.script.closes_input {
+                    close_stdin();
+                }
                 park();
             }
             let mut line = Vec::new();

@@ -25,6 +25,8 @@ type First = Option<oneshot::Sender<Result<Json>>>;
 enum Over {
     /// It may be opened again.
     Again,
+    /// Nobody was there to ask: later, as often as it takes.
+    Later,
     /// There is no point in another.
     Enough,
     /// The server never agreed to the first.
@@ -44,8 +46,9 @@ const LONG: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const QUICK: Duration = Duration::from_secs(5);
 /// How often that may happen in a row.
 const QUICK_ENDS: u32 = 3;
-/// The first pause before it is opened again; each further one is twice as long.
+/// The first pause before it is opened again; each further one is twice as long, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Connection {
     /// Asks a modern server for news, for example `{"toolsListChanged":true}`, until the connection ends. They come to
@@ -100,15 +103,16 @@ async fn stay(live: &Arc<Live>, notifications: &Json, mut first: First) -> bool 
     let mut pause = FIRST_PAUSE;
     loop {
         let since = Instant::now();
-        match ask(live, notifications, &mut first).await {
-            Over::Again => {}
-            Over::Enough => return true,
-            Over::Refused => return false,
-        }
+        let over = ask(live, notifications, &mut first).await;
         if since.elapsed() >= QUICK {
             (quick, pause) = (0, FIRST_PAUSE);
         }
-        quick += 1;
+        match over {
+            Over::Again => quick += 1,
+            Over::Later => {}
+            Over::Enough => return true,
+            Over::Refused => return false,
+        }
         if quick >= QUICK_ENDS {
             return true;
         }
@@ -116,7 +120,7 @@ async fn stay(live: &Arc<Live>, notifications: &Json, mut first: First) -> bool 
             _ = inbox.until_closed() => return true,
             () = tokio::time::sleep(pause) => {}
         }
-        pause *= 2;
+        pause = (pause * 2).min(LONGEST_PAUSE);
         missed(notifications, |news| inbox.take(news.into()));
     }
 }
@@ -162,15 +166,19 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
             }
         }
     };
-    let again = match &ended {
-        // The server ended it, the stream broke, or there is trouble on the way.
-        Ended::Answer(Ok(_)) | Ended::Failed(LinkFailure::Lost(_) | LinkFailure::NotSent(_)) => true,
-        Ended::Failed(LinkFailure::Unreached(error)) => !error.is_refusal(),
-        Ended::Failed(LinkFailure::Barred(error)) => error.is_retryable(),
-        Ended::Failed(LinkFailure::Status { status, .. }) => *status == 429 || *status >= 500,
-        Ended::Failed(LinkFailure::SessionExpired) | Ended::Gone(..) | Ended::TimedOut(_) => false,
+    let over = match &ended {
+        // The server ended it, or the stream broke.
+        Ended::Answer(Ok(_)) | Ended::Failed(LinkFailure::Lost(_) | LinkFailure::NotSent(_)) => Over::Again,
+        // There is trouble on the way.
+        Ended::Failed(LinkFailure::Unreached(error)) if !error.is_refusal() => Over::Later,
+        Ended::Failed(LinkFailure::Barred(error)) if error.is_retryable() => Over::Later,
+        Ended::Failed(LinkFailure::Status { status, .. }) if *status == 429 || *status >= 500 => Over::Later,
+        Ended::Failed(LinkFailure::Unreached(_) | LinkFailure::Barred(_) | LinkFailure::Status { .. })
+        | Ended::Failed(LinkFailure::SessionExpired)
+        | Ended::Gone(..)
+        | Ended::TimedOut(_) => Over::Enough,
         // It does not have such a thing, or does not do it properly.
-        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_) | Failure::Closed(_))) => false,
+        Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_) | Failure::Closed(_))) => Over::Enough,
     };
     if let Some(waiting) = first.take() {
         let refused = || Error::Protocol {
@@ -182,5 +190,5 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
         let _ = waiting.send(Err(why));
         return Over::Refused;
     }
-    if again { Over::Again } else { Over::Enough }
+    over
 }

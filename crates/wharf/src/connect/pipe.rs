@@ -53,10 +53,14 @@ struct Queue {
     bytes: BytesMut,
     /// How many bytes went into the pipe since the start.
     written: u64,
+    /// Why it cannot be written any more, though nobody closed it.
+    broken: Option<String>,
 }
 
 /// What may wait for a server that does not read. A request of ten megabytes still fits.
 const QUEUE_MAX: usize = 32 * 1024 * 1024;
+/// How long the reader has to tell how a server ended that takes nothing any more.
+const SOON: Duration = Duration::from_secs(2);
 
 impl PipeLink {
     /// Starts reading and writing. The reader ends when the server closes its side.
@@ -77,9 +81,14 @@ impl PipeLink {
 
     fn over(inlet: Inlet, outlet: Outlet, inbox: Arc<Inbox>, child: Option<Child>) -> Self {
         let name = outlet.name();
-        let queue = Mutex::new(Queue { pipe: Some(Arc::new(outlet)), bytes: BytesMut::new(), written: 0 });
+        let queue = Mutex::new(Queue {
+            pipe: Some(Arc::new(outlet)),
+            bytes: BytesMut::new(),
+            written: 0,
+            broken: None,
+        });
         let writer = Arc::new(Writer { queue, bell: Notify::new(), name });
-        tokio::spawn(write_on(Arc::clone(&writer)));
+        tokio::spawn(write_on(Arc::clone(&writer), Arc::clone(&inbox)));
         let reader = Arc::new(Reader::new(inlet, Arc::clone(&inbox)));
         let ending = child.as_ref().map(Child::ending);
         tokio::spawn(read_on(Reading(Arc::clone(&reader)), Arc::clone(&inbox), ending));
@@ -100,7 +109,6 @@ impl PipeLink {
             Ok(start) => Ok(Sent(start)),
             // The reader knows more of a server that left: how it ended, and its last words.
             Err(reason) if self.writer.is_closed() => {
-                const SOON: Duration = Duration::from_secs(2);
                 let closed = tokio::time::timeout(SOON, self.inbox.until_closed()).await;
                 Err(LinkFailure::NotSent(closed.map_or(reason, |closed| closed.reason)))
             }
@@ -192,7 +200,7 @@ impl Writer {
         if queue.bytes.len() > QUEUE_MAX {
             return Err(format!("it does not read {}, and too much waits for it", self.name));
         }
-        let rest = if waiting { &frame[..] } else { &frame[queue.write(&frame)?..] };
+        let rest = if waiting { &frame[..] } else { &frame[self.write(&mut queue, &frame)?..] };
         if queue.pipe.is_none() {
             return Err(format!("{} is closed", self.name));
         }
@@ -202,6 +210,11 @@ impl Writer {
             self.bell.notify_one();
         }
         Ok(start)
+    }
+
+    /// Writes as much as the pipe takes now. Whoever writes on hears of one that takes nothing any more.
+    fn write(&self, queue: &mut Queue, bytes: &[u8]) -> Result<usize, String> {
+        queue.write(bytes).inspect_err(|_| self.bell.notify_one())
     }
 
     /// No more is taken; the server sees the end of its standard input.
@@ -217,6 +230,17 @@ impl Writer {
         self.lock().pipe.is_none()
     }
 
+    /// Writes what waits. Gives the pipe if it must have room first, and nothing at all once it is closed.
+    fn write_waiting(&self) -> Option<Option<Arc<Outlet>>> {
+        let mut queue = self.lock();
+        let pipe = queue.pipe.clone()?;
+        let mut bytes = std::mem::take(&mut queue.bytes);
+        let n = queue.write(&bytes).ok()?;
+        bytes.advance(n);
+        queue.bytes = bytes;
+        Some((!queue.bytes.is_empty()).then_some(pipe))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -228,7 +252,13 @@ impl Queue {
         let Some(pipe) = &self.pipe else {
             return Err("it is closed".into());
         };
-        match pipe.try_write(bytes) {
+        let result = loop {
+            match pipe.try_write(bytes) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => break result,
+            }
+        };
+        match result {
             Ok(n) => {
                 self.written += n as u64;
                 Ok(n)
@@ -237,25 +267,17 @@ impl Queue {
             Err(e) => {
                 let reason = format!("{} cannot be written: {e}", pipe.name());
                 self.pipe = None;
+                self.broken = Some(reason.clone());
                 Err(reason)
             }
         }
     }
 }
 
-/// Writes what could not be written at once, until the link is closed.
-async fn write_on(writer: Arc<Writer>) {
-    loop {
-        let pipe = {
-            let mut queue = writer.lock();
-            let Some(pipe) = queue.pipe.clone() else { return };
-            let mut bytes = std::mem::take(&mut queue.bytes);
-            // The reader reports the end of the server with more to say; writing just stops.
-            let Ok(n) = queue.write(&bytes) else { return };
-            bytes.advance(n);
-            queue.bytes = bytes;
-            (!queue.bytes.is_empty()).then_some(pipe)
-        };
+/// Writes what could not be written at once, until the link is closed. A server that takes nothing any more is lost,
+/// even if it lives and its standard output is open.
+async fn write_on(writer: Arc<Writer>, inbox: Arc<Inbox>) {
+    while let Some(pipe) = writer.write_waiting() {
         match pipe {
             None => writer.bell.notified().await,
             Some(pipe) => tokio::select! {
@@ -264,6 +286,10 @@ async fn write_on(writer: Arc<Writer>) {
             },
         }
     }
+    let Some(reason) = writer.lock().broken.clone() else { return };
+    // The reader has more to say of the end, if there was one.
+    let _ = tokio::time::timeout(SOON, inbox.until_closed()).await;
+    inbox.close(Closed { reason, protocol: false });
 }
 
 /// What ends the reading, beside the end of what is read.

@@ -293,11 +293,17 @@ impl Source {
     /// Reads once, and passes on the lines that are whole now.
     fn poll_read(&mut self, reader: &Reader) -> Poll<io::Result<usize>> {
         let cx = &mut Context::from_waker(&reader.waker);
-        let room = self.lines.room();
-        let n = ready!(match &mut self.inlet {
-            Inlet::Stdout(pipe) => pin!(pipe.read_buf(room)).poll(cx),
-            Inlet::Socket(socket) => pin!(socket.read_buf(room)).poll(cx),
-        })?;
+        let n = loop {
+            let room = self.lines.room();
+            let read = ready!(match &mut self.inlet {
+                Inlet::Stdout(pipe) => pin!(pipe.read_buf(room)).poll(cx),
+                Inlet::Socket(socket) => pin!(socket.read_buf(room)).poll(cx),
+            });
+            match read {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         while let Some(line) = self.lines.next_line() {
             take_line(&reader.inbox, line, &mut self.banner, reader.name);
         }

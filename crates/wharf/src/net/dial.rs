@@ -35,6 +35,7 @@ pub(super) struct Connector {
     loopback: bool,
     private_networks: bool,
     timeout: Duration,
+    keepalive: Duration,
     resolver: Arc<dyn Resolve>,
     tls: Tls,
 }
@@ -58,6 +59,7 @@ impl Connector {
             loopback: permit.loopback(),
             private_networks: permit.private_networks(),
             timeout: options.connect_timeout,
+            keepalive: options.keepalive,
             resolver: Arc::clone(&options.resolver),
             tls,
         }
@@ -71,7 +73,7 @@ impl Connector {
         let upgraded = matches!(uri.scheme_str(), Some("ws" | "wss"));
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let connecting = async {
-            let tcp = dial(host, self.vet(host, port).await?).await?;
+            let tcp = dial(host, self.vet(host, port).await?, self.keepalive).await?;
             if !secure {
                 return Ok(Stream::Clear(TokioIo::new(tcp)));
             }
@@ -93,7 +95,10 @@ impl Connector {
 pub(crate) async fn reach(permit: &EgressPermit, options: &NetOptions) -> Result<TcpStream, NetError> {
     let (host, port) = (permit.target().host(), permit.target().port());
     let rules = Reach { loopback: permit.loopback(), private_networks: false };
-    let connecting = async { dial(host, rules.vet(host, port, &*options.resolver).await?).await };
+    let connecting = async {
+        let vetted = rules.vet(host, port, &*options.resolver).await?;
+        dial(host, vetted, options.keepalive).await
+    };
     let late = |_| NetError::Timeout { host: Foreign::new(host), after: options.connect_timeout };
     timeout(options.connect_timeout, connecting).await.map_err(late)?
 }
@@ -169,13 +174,13 @@ impl Vetted {
 }
 
 /// The first connection that comes about. An address that fails or stays silent lets the next one start.
-async fn dial(host: &str, vetted: Vetted) -> Result<TcpStream, NetError> {
+async fn dial(host: &str, vetted: Vetted, keepalive: Duration) -> Result<TcpStream, NetError> {
     let mut waiting = vetted.0.into_iter();
     let mut running = FuturesUnordered::new();
     let mut last = "it has no address".to_owned();
     loop {
         match waiting.next() {
-            Some(address) => running.push(open(address)),
+            Some(address) => running.push(open(address, keepalive)),
             None if running.is_empty() => {
                 return Err(NetError::Connect { host: Foreign::new(host), reason: last });
             }
@@ -190,12 +195,28 @@ async fn dial(host: &str, vetted: Vetted) -> Result<TcpStream, NetError> {
     }
 }
 
-async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+async fn open(address: SocketAddr, keepalive: Duration) -> io::Result<TcpStream> {
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that opens outbound sockets; the address is vetted"
     )]
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
+    watch(&stream, keepalive);
     Ok(stream)
+}
+
+/// Lets the system notice that nobody is there any more: a network that drops everything tells nothing, and a stream of
+/// news that waits would wait for ever. A system that has no such thing works as before.
+fn watch(stream: &TcpStream, silence: Duration) {
+    use rustix::net::sockopt;
+    const ASKED: u32 = 3;
+    let silence = silence.max(Duration::from_secs(1));
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, silence);
+    let _ = sockopt::set_tcp_keepintvl(stream, (silence / ASKED).max(Duration::from_secs(1)));
+    let _ = sockopt::set_tcp_keepcnt(stream, ASKED);
+    // What was sent and never acknowledged is the same silence.
+    #[cfg(target_os = "linux")]
+    let _ = sockopt::set_tcp_user_timeout(stream, (2 * silence).as_millis().try_into().unwrap_or(u32::MAX));
 }

@@ -49,6 +49,9 @@ pub struct NetOptions {
     pub extra_roots: Vec<Vec<u8>>,
     /// How long resolving, connecting and the TLS handshake may take together. Defaults to 10 seconds.
     pub connect_timeout: Duration,
+    /// How long a connection may be silent before the other side is asked whether it is still there. One that does not
+    /// answer for as long again is closed. Defaults to 30 seconds.
+    pub keepalive: Duration,
     /// Who turns names into addresses. Defaults to the machine's resolver.
     pub resolver: Arc<dyn Resolve>,
 }
@@ -67,6 +70,7 @@ impl Default for NetOptions {
         Self {
             extra_roots: Vec::new(),
             connect_timeout: Duration::from_secs(10),
+            keepalive: Duration::from_secs(30),
             resolver: Arc::new(SystemResolver),
         }
     }
@@ -77,6 +81,7 @@ impl fmt::Debug for NetOptions {
         f.debug_struct("NetOptions")
             .field("extra_roots", &self.extra_roots.len())
             .field("connect_timeout", &self.connect_timeout)
+            .field("keepalive", &self.keepalive)
             .finish_non_exhaustive()
     }
 }

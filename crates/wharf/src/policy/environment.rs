@@ -140,7 +140,7 @@ pub(super) fn child_environment(
         if !matches_any(&PLACES, name) {
             check_danger(server, name, "env_passthrough", allowed)?;
         }
-        match host_env.get(name) {
+        match host_env.get(name).filter(|value| !value.contains('\0')) {
             Some(value) => {
                 env.entry(name.clone()).or_insert_with(|| value.clone());
             }
@@ -180,7 +180,8 @@ impl EnvRules {
     }
 
     fn keep(&self, name: &str, value: &str) -> bool {
-        if !is_plain_name(name) {
+        // No environment of a process has such a value; one that is handed to the library may.
+        if !is_plain_name(name) || value.contains('\0') {
             return false;
         }
         let named =

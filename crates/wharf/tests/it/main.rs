@@ -48,6 +48,7 @@ mod policy_settings;
 mod processes;
 mod prompts;
 mod resilience;
+mod proofs;
 mod resources;
 mod results;
 mod provider_calls;

@@ -56,7 +56,8 @@ fn crates() -> [PathBuf; 3] {
 }
 
 fn all_files() -> Vec<PathBuf> {
-    let others = ["fuzz/fuzz_targets", "bench/src", "bench/tests"].map(|folder| root().join(folder));
+    let others = ["fuzz/fuzz_targets", "fuzz/checks", "bench/src", "bench/tests"];
+    let others = others.map(|folder| root().join(folder));
     let parts =
         crates().into_iter().flat_map(|c| ["src", "tests", "benches", "examples"].map(|part| c.join(part)));
     parts.chain(others).flat_map(|folder| rust_files(&folder)).collect()

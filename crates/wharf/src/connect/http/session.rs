@@ -16,6 +16,7 @@ use super::events::{Events, Resume, StreamEnd};
 use super::{Core, Manner, headers};
 use crate::connect::inbox::Closed;
 use crate::connect::link::LinkFailure;
+use crate::connect::listen::LONGEST_PAUSE;
 use crate::mcp::{Era, Revision, method};
 use crate::net::read_body;
 use crate::text::Escaped;
@@ -242,45 +243,63 @@ impl Office for Core {
     }
 }
 
+/// What became of a stream of news.
+enum News {
+    /// There will be no other.
+    Over,
+    /// It ended, or broke.
+    Ended,
+    /// Nobody was there to ask.
+    Unreached,
+}
+
 /// Reads what the server says of its own accord. Most servers have nothing to say and refuse; that is no fault.
 async fn read_news(core: Arc<Core>, manner: Arc<Manner>, opening: oneshot::Sender<()>) {
     let mut opening = Some(opening);
     let mut resume = Resume::default();
-    let mut quick = 0;
+    let (mut quick, mut unreached) = (0, 0);
     loop {
         let since = Instant::now();
-        tokio::select! {
+        let news = tokio::select! {
             _ = core.inbox.until_closed() => return,
-            done = read_stream(&core, &manner, &mut resume, &mut opening) => if done { return },
+            news = read_stream(&core, &manner, &mut resume, &mut opening) => news,
+        };
+        match news {
+            News::Over => return,
+            News::Unreached => unreached = 5.min(unreached + 1),
+            News::Ended => {
+                unreached = 0;
+                quick = if since.elapsed() < QUICK { quick + 1 } else { 1 };
+            }
         }
-        quick = if since.elapsed() < QUICK { quick + 1 } else { 1 };
         if quick >= QUICK_ENDS {
             return;
         }
+        let pause = resume.pause() * 2_u32.pow(unreached);
         tokio::select! {
             _ = core.inbox.until_closed() => return,
-            () = tokio::time::sleep(resume.pause()) => {}
+            () = tokio::time::sleep(pause.min(LONGEST_PAUSE)) => {}
         }
     }
 }
 
-/// Reads one stream to its end. True if there will be no other.
+/// Reads one stream to its end.
 async fn read_stream(
     core: &Core,
     manner: &Manner,
     resume: &mut Resume,
     opening: &mut Option<oneshot::Sender<()>>,
-) -> bool {
+) -> News {
     let opened = core.open_stream(manner, resume).await;
     drop(opening.take());
     match opened {
-        Ok(None) => true,
-        Err(_) => false,
+        Ok(None) => News::Over,
+        Err(_) => News::Unreached,
         Ok(Some(mut events)) => loop {
             match events.next(resume).await {
                 Ok(event) => core.inbox.take(event.data),
-                Err(StreamEnd::Over(_)) => return false,
-                Err(StreamEnd::TooMuch(_)) => return true,
+                Err(StreamEnd::Over(_)) => return News::Ended,
+                Err(StreamEnd::TooMuch(_)) => return News::Over,
             }
         },
     }

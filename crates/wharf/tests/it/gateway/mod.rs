@@ -88,6 +88,12 @@ pub(crate) async fn open_with(host: Host, with: impl FnOnce(GatewayBuilder) -> G
 }
 
 impl Door {
+    /// What tells the gateway to stop.
+    pub(crate) fn stopper(&mut self) -> impl FnOnce() + use<> {
+        let stop = self.stop.take();
+        move || drop(stop)
+    }
+
     /// Sends a request with these headers instead of the usual ones, and reads the whole answer.
     pub(crate) async fn send(
         &self,

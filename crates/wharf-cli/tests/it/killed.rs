@@ -1,0 +1,323 @@
+//! R-08 and P5: the real gateway, killed at any moment while callers call. Nothing is left of it, what it keeps is whole,
+//! and the next one knows what was allowed and nothing more.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use wharf_testkit::{Grandchild, Puppet, Step, puppet_path};
+
+use crate::desk::{Desk, WHARF};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !so() {
+        assert!(since.elapsed() < LONG, "it never came to this: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A desk with a server that has a grandchild outside its group, one in a sandbox, and rules: `pup/guarded` and `pup/kept`
+/// need somebody's yes.
+struct Place {
+    desk: Desk,
+}
+
+/// A gateway of that desk.
+struct Running {
+    child: Child,
+    address: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let desk = Desk::new();
+        fs::create_dir(desk.home().join("scratch")).unwrap();
+        let script = Puppet::new()
+            .plain_tool("echo")
+            .plain_tool("guarded")
+            .plain_tool("kept")
+            .on("tool:echo", [Step::Count(desk.home().join("effects")), Step::Honest])
+            .with(|s| {
+                let pid_file = desk.home().join("below");
+                s.spawn_grandchild = Some(Grandchild { pid_file, setsid: true });
+                (s.ignore_eof, s.ignore_term) = (true, true);
+            });
+        let (puppet, args) = (puppet_path(), script.args());
+        desk.user(&format!(
+            "[policy]\nsandbox = true\ncommands = [{puppet:?}, {WHARF:?}]\nask = [\"pup/guarded\", \"pup/kept\"]\n\n\
+             [approvals]\nwait = 0\n\n\
+             [mcp.pup]\ncommand = {puppet:?}\nargs = {args:?}\nsandbox = false\n\n\
+             [mcp.cell]\ncommand = {WHARF:?}\nargs = [\"test-server\"]\n"
+        ));
+        Self { desk }
+    }
+
+    fn start(&self) -> Running {
+        let mut command = self.desk.command(&["serve", "--port", "0", "--json"]);
+        let mut child = command.env("TMPDIR", self.scratch()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        let url = said["url"].as_str().unwrap();
+        let address = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+        Running { child, address }
+    }
+
+    fn scratch(&self) -> PathBuf {
+        self.desk.home().join("scratch")
+    }
+
+    /// Processes that know this desk: by their command line or their environment.
+    fn processes(&self) -> BTreeSet<u32> {
+        let home = self.desk.home().display().to_string();
+        let knows = |pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let lives =
+                stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']));
+            let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let words = [read("cmdline"), read("environ")].concat();
+            lives && String::from_utf8_lossy(&words).contains(&home)
+        };
+        numbers().filter(knows).collect()
+    }
+
+    /// The files that are kept, without those that a database has beside it while it is open.
+    fn kept(&self) -> BTreeSet<PathBuf> {
+        let mut kept = BTreeSet::new();
+        for folder in [".config/wharf", ".local/state/wharf", ".cache/wharf", ".local/share/wharf"] {
+            files(&self.desk.home().join(folder), &mut kept);
+        }
+        kept.retain(|file| {
+            !["-wal", "-shm", "-journal"].iter().any(|end| file.to_string_lossy().ends_with(end))
+        });
+        kept
+    }
+}
+
+fn numbers() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn files(folder: &Path, into: &mut BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => files(&path, into),
+            path => drop(into.insert(path)),
+        }
+    }
+}
+
+/// Control groups that a gateway of this number made.
+fn groups(of: u32) -> usize {
+    fn walk(folder: &Path, name: &str, depth: usize) -> usize {
+        let below = fs::read_dir(folder).into_iter().flatten().flatten();
+        let folders = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders
+            .map(|entry| match entry.file_name().to_string_lossy().starts_with(name) {
+                true => 1,
+                false if depth > 0 => walk(&entry.path(), name, depth - 1),
+                false => 0,
+            })
+            .sum()
+    }
+    walk(Path::new("/sys/fs/cgroup"), &format!("wharf-{of}-"), 4)
+}
+
+/// Everything below a process.
+fn descendants(root: u32) -> BTreeSet<u32> {
+    let above: Vec<(u32, u32)> = numbers()
+        .filter_map(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut found = BTreeSet::from([root]);
+    loop {
+        let more = above.iter().filter(|(_, parent)| found.contains(parent)).map(|(pid, _)| *pid);
+        let all: BTreeSet<u32> = found.iter().copied().chain(more).collect();
+        if all.len() == found.len() {
+            return found;
+        }
+        found = all;
+    }
+}
+
+/// Whether one of these processes still is what it was: a number may be somebody else's by now.
+fn is_there(pid: u32, born: &str) -> bool {
+    birth(pid).is_some_and(|now| now == born)
+}
+
+/// When a process was started, if it lives.
+fn birth(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = stat.rsplit_once(')')?.1;
+    let mut words = rest.split_whitespace();
+    (!matches!(words.next()?, "Z" | "X")).then(|| words.nth(18).unwrap_or_default().to_owned())
+}
+
+impl Running {
+    /// Calls a tool as a modern caller. `None` if the gateway went before it answered.
+    fn call(&self, tool: &str) -> Option<Value> {
+        call_at(&self.address, tool)
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn call_at(address: &str, tool: &str) -> Option<Value> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let arguments = if tool == "cell_echo" { json!({"message": "m"}) } else { json!({}) };
+    let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: tools/call\r\nmcp-name: {tool}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let body = answer.split_once("\r\n\r\n")?.1;
+    serde_json::from_str(&body[body.find('{')?..=body.rfind('}')?]).ok()
+}
+
+fn text(answer: &Value) -> String {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn r_08_a_gateway_killed_at_any_moment_leaves_nothing_and_whole_stores() {
+    let runs = if std::env::var_os("WHARF_ALL").is_some_and(|all| all == "1") { 100 } else { 5 };
+    let place = Place::new();
+    // One that ends in peace says which files there are to be.
+    let first = place.start();
+    assert!(first.call("pup_echo").unwrap()["result"].is_object());
+    assert!(first.call("cell_echo").unwrap()["result"].is_object());
+    assert!(text(&first.call("pup_kept").unwrap()).contains("wharf approve 1"));
+    first.kill();
+    place.desk.run(&["approve", "1", "--for", "tool", "--expires", "8h"]).ok();
+    place.desk.run(&["lock"]).ok();
+    let locked = fs::read(place.desk.home().join(".config/wharf/wharf.lock")).unwrap();
+    let kept = place.kept();
+    let (sent, answered, lost) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let mut killed = Vec::new();
+    let mut dice = 20_261_116_u64;
+    for _ in 0..runs {
+        // A small generator of our own, so that every run has the same moments.
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let moment = Duration::from_micros((dice >> 33) % 500_000);
+        let running = place.start();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for tool in ["pup_echo", "cell_echo", "pup_guarded", "pup_kept"] {
+                let (running, over, sent, answered, lost) = (&running, &over, &sent, &answered, &lost);
+                scope.spawn(move || {
+                    while !over.load(Ordering::SeqCst) {
+                        sent.fetch_add(1, Ordering::SeqCst);
+                        let end = if call_at(&running.address, tool).is_some() { answered } else { lost };
+                        end.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            std::thread::sleep(moment);
+            let pid = running.child.id();
+            let below: Vec<(u32, String)> =
+                descendants(pid).into_iter().filter_map(|pid| Some((pid, birth(pid)?))).collect();
+            rustix::process::kill_process(
+                rustix::process::Pid::from_raw(pid.cast_signed()).unwrap(),
+                rustix::process::Signal::KILL,
+            )
+            .unwrap();
+            over.store(true, Ordering::SeqCst);
+            until("no process of it is left", || {
+                // The gateway itself is ours to reap.
+                !below.iter().any(|(one, born)| *one != pid && is_there(*one, born))
+            });
+            killed.push(pid);
+        });
+        drop(running);
+        until("nobody knows the desk any more", || place.processes().is_empty());
+        until("no folder is left", || fs::read_dir(place.scratch()).unwrap().count() == 0);
+        let verified = place.desk.run(&["audit", "verify"]);
+        assert_eq!(verified.code, 0, "{verified:?}");
+        assert_eq!(place.kept(), kept, "nothing half written, nothing gone");
+    }
+    let (sent, answered, lost) = (sent.into_inner(), answered.into_inner(), lost.into_inner());
+    assert_eq!(sent, answered + lost);
+    assert!(answered > 0, "callers were served meanwhile");
+    // What was allowed still is, what was not is not, and what was pinned still holds.
+    std::thread::sleep(Duration::from_millis(2100));
+    let last = place.start();
+    assert!(last.call("cell_echo").unwrap()["result"]["content"].is_array());
+    assert!(last.call("pup_kept").unwrap()["result"]["isError"] != true, "the yes outlived all of it");
+    assert!(text(&last.call("pup_guarded").unwrap()).contains("wharf approve"), "nobody said yes to this");
+    let left: usize = killed.iter().map(|pid| groups(*pid)).sum();
+    assert_eq!(left, 0, "the next gateway swept up the groups");
+    last.kill();
+    place.desk.run(&["audit", "verify"]).ok();
+    place.desk.run(&["diff"]).ok();
+    assert_eq!(fs::read(place.desk.home().join(".config/wharf/wharf.lock")).unwrap(), locked);
+    #[expect(clippy::print_stdout, reason = "the figures of a proof are for whoever runs it")]
+    {
+        println!(
+            "R-08 {runs} kills: sent {sent} = {answered} answered + {lost} lost; left: 0 processes, 0 folders, {left} groups"
+        );
+    }
+}
+
+#[test]
+fn p5_a_killed_gateway_forgets_no_yes_keeps_its_pins_and_trusts_nothing_new() {
+    let place = Place::new();
+    let desk = &place.desk;
+    // A project's file that nobody trusted.
+    let theirs = desk.good_server();
+    desk.mcp_json(&format!("{{\"mcpServers\": {{\"theirs\": {{\"command\": {theirs:?}}}}}}}\n"));
+    desk.run(&["lock"]).ok();
+    let running = place.start();
+    assert!(text(&running.call("pup_kept").unwrap()).contains("wharf approve 1"));
+    desk.run(&["approve", "1"]).ok();
+    assert!(text(&running.call("pup_guarded").unwrap()).contains("wharf approve 2"));
+    running.kill();
+    let waiting = desk.run(&["approve"]).ok();
+    assert!(waiting.out.starts_with("2\t"), "what waited still waits: {waiting:?}");
+    let running = place.start();
+    assert!(running.call("pup_kept").unwrap()["result"]["isError"] != true, "the yes is still one");
+    assert!(
+        text(&running.call("pup_kept").unwrap()).contains("wharf approve 3"),
+        "and was good for one call"
+    );
+    assert!(text(&running.call("pup_guarded").unwrap()).contains("wharf approve 2"), "this still waits");
+    let unknown = running.call("theirs_echo").unwrap();
+    assert!(unknown["error"].is_object(), "{unknown}");
+    running.kill();
+    assert!(!desk.was_started(), "what nobody trusted was never started");
+    desk.run(&["diff"]).ok();
+    desk.run(&["audit", "verify"]).ok();
+}

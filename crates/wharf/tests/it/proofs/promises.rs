@@ -1,0 +1,236 @@
+//! The promises P1, P2, P4, P5 and P6, one test each. P3, that servers do not disturb each other, is with the circuit
+//! breaker's tests; what P5 says of approvals and pins is proved on the real binary.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use wharf::event::State;
+use wharf_testkit::{Era, Grandchild, Puppet, Step, held_path, puppet_path};
+
+use super::{Tally, tell};
+use crate::gateway::open_with;
+use crate::support::{
+    at, count, echo, effects, error, folder, is_alive, next_state, pid_in, pup, puppet, quick, received,
+    soon, until, within,
+};
+
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}"#;
+
+/// Ways in which a server can fail to answer, or answer too much.
+fn troubles() -> Vec<(&'static str, Vec<Step>)> {
+    let raw = |text: &str| Step::Raw(text.to_owned());
+    vec![
+        ("honest", vec![Step::Honest]),
+        ("silent", vec![Step::Hang]),
+        ("busy", vec![Step::Progress { count: None, interval_ms: 20 }]),
+        ("twice", vec![raw(ANSWER), raw(ANSWER)]),
+        ("error_too", vec![raw(ANSWER), Step::ReplyError { code: -1, message: "no".into(), data: None }]),
+        ("nobody", vec![raw(r#"{"jsonrpc":"2.0","id":987654,"result":{}}"#), Step::Hang]),
+        ("neither", vec![raw(r#"{"jsonrpc":"2.0","id":$ID}"#)]),
+        ("both", vec![raw(r#"{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":1,"message":"x"}}"#)]),
+        ("garbage", vec![raw("{{{{"), Step::Hang]),
+        ("half", vec![Step::RawNoNewline(ANSWER[..40].into()), Step::Kill]),
+        ("killed", vec![Step::Kill]),
+        ("gone", vec![Step::CloseStdout, Step::Hang]),
+        ("stopped", vec![Step::Freeze, Step::Hang]),
+    ]
+}
+
+#[tokio::test]
+async fn p1_every_accepted_call_has_exactly_one_end_within_its_hard_deadline() {
+    let (soft, hard) = (Duration::from_millis(300), Duration::from_millis(900));
+    let mut tally = Tally::default();
+    for era in [Era::Legacy, Era::Modern] {
+        let servers = troubles().into_iter().map(|(name, steps)| {
+            let script = Puppet::of(era).plain_tool("do").on("tool:do", steps);
+            puppet(&name.replace('_', "-"), &script)
+        });
+        let host = quick().servers(servers).start().await.unwrap();
+        host.tools().await;
+        let calls = troubles().into_iter().flat_map(|(name, _)| [name; 4]).map(|name| {
+            let host = &host;
+            async move {
+                let server = name.replace('_', "-");
+                let options = within(soft, Some(hard));
+                let since = Instant::now();
+                let outcome = host.call_tool(&server, "do", json!({}), options).await;
+                (name, outcome, since.elapsed())
+            }
+        });
+        // Each future ends once by its nature; what counts is that all do, in time, and as one of the kinds.
+        for (name, outcome, took) in soon("all calls", futures_util::future::join_all(calls)).await {
+            tally.sent += 1;
+            tally.count(&outcome);
+            assert!(took < hard + Duration::from_secs(5), "{name}: {took:?}");
+            match name {
+                "honest" | "twice" | "error_too" => assert!(outcome.success, "{name}: {outcome:?}"),
+                "silent" | "busy" | "nobody" | "garbage" | "stopped" => {
+                    assert_eq!(error(&outcome).kind(), "timeout", "{name}");
+                }
+                "half" | "killed" | "gone" => {
+                    let kind = error(&outcome).kind();
+                    assert!(
+                        matches!(kind, "unknown_outcome" | "connection" | "timeout"),
+                        "{name}: {outcome:?}"
+                    );
+                }
+                _ => assert!(!outcome.success, "{name}: {outcome:?}"),
+            }
+        }
+        soon("the end", host.close()).await;
+    }
+    assert_eq!(tally.sent, tally.ends());
+    tell(format!("P1: {tally:?}"));
+}
+
+#[tokio::test]
+async fn p2_a_call_is_sent_at_most_once_and_not_sent_is_told_from_maybe_done() {
+    // What a server says of its own tools counts for nothing: only the operator can say that twice is as good as once.
+    let hint = json!({"idempotentHint": true, "readOnlyHint": true});
+    let tool = json!({"name": "echo", "inputSchema": {"type": "object"}, "annotations": hint});
+    for era in [Era::Legacy, Era::Modern] {
+        let files = folder();
+        let (log, effect, turn) = (at(&files, "log"), at(&files, "effect"), at(&files, "turn"));
+        let dies = vec![Step::Count(effect.clone()), Step::Kill];
+        let turns = vec![dies.clone(), dies, vec![Step::Count(effect.clone()), Step::Honest]];
+        let script = Puppet::of(era)
+            .tool(tool.clone())
+            .log(&log)
+            .on("tool:echo", [Step::TurnsIn { file: turn, turns }]);
+        let host = pup(&script).await;
+        host.tools().await;
+        for calls in 1..=2 {
+            let outcome = echo(&host).await;
+            assert_eq!(error(&outcome).kind(), "unknown_outcome", "it may have been done: {outcome:?}");
+            assert!(!error(&outcome).is_retryable());
+            assert_eq!((effects(&effect), count(&received(&log), "tools/call")), (calls, calls as usize));
+        }
+        assert!(echo(&host).await.success);
+        assert_eq!((effects(&effect), count(&received(&log), "tools/call")), (3, 3));
+        host.close().await;
+    }
+    // A server that cannot be started was sent nothing, and the error says that too.
+    let files = folder();
+    let log = at(&files, "log");
+    let dead = Puppet::new().log(&log).with(|s| s.start = vec![Step::Exit(1)]);
+    let host = pup(&dead).await;
+    let outcome = host.call_tool("pup", "echo", json!({}), within(Duration::from_secs(20), None)).await;
+    assert_eq!(error(&outcome).kind(), "connection", "{outcome:?}");
+    assert_eq!(count(&received(&log), "tools/call"), 0);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn p4_nothing_is_left_after_stop_crash_or_kill() {
+    for how in ["stop", "crash", "kill"] {
+        let (files, scratch) = (folder(), folder());
+        let (pid, below) = (at(&files, "pid"), at(&files, "below"));
+        let script = Puppet::new().pid(&pid).plain_tool("die").on("tool:die", [Step::Kill]).with(|s| {
+            s.spawn_grandchild = Some(Grandchild { pid_file: below.clone(), setsid: how != "crash" });
+            (s.ignore_eof, s.ignore_term) = (true, true);
+        });
+        let (server, grandchild);
+        if how == "kill" {
+            // Wharf itself is killed.
+            let mut held = Command::new(held_path())
+                .arg(puppet_path())
+                .args(script.args())
+                .env("TMPDIR", scratch.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            BufReader::new(held.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            (server, grandchild) = (pid_in(&pid).await, pid_in(&below).await);
+            assert!(is_alive(server) && is_alive(grandchild));
+            held.kill().unwrap();
+            held.wait().unwrap();
+        } else {
+            let host = quick().scratch(scratch.path()).server(puppet("pup", &script)).start().await.unwrap();
+            host.tools().await;
+            (server, grandchild) = (pid_in(&pid).await, pid_in(&below).await);
+            assert!(is_alive(server) && is_alive(grandchild));
+            if how == "crash" {
+                assert_eq!(error(&host.call("pup_die", json!({})).await).kind(), "unknown_outcome");
+                until("what crashed is gone", || !is_alive(server) && !is_alive(grandchild)).await;
+            }
+            soon("the stop", host.close()).await;
+        }
+        until("no process is left", || !is_alive(server) && !is_alive(grandchild)).await;
+        until("no folder is left", || std::fs::read_dir(scratch.path()).unwrap().count() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn p5_a_lost_server_comes_back_after_growing_pauses_and_its_state_is_told() {
+    let files = folder();
+    let turn = at(&files, "turn");
+    let steps =
+        [Step::TurnsIn { file: turn, turns: vec![vec![], vec![Step::Exit(7)], vec![Step::Exit(7)], vec![]] }];
+    let script = Puppet::of(Era::Legacy)
+        .plain_tool("die")
+        .plain_tool("echo")
+        .on("tool:die", [Step::Kill])
+        .with(|s| s.start = steps.into());
+    let pause = Duration::from_millis(40);
+    let host = quick().retry_pause(pause).server(puppet("pup", &script)).start().await.unwrap();
+    host.tools().await;
+    let mut events = host.events().subscribe();
+    let since = Instant::now();
+    assert_eq!(error(&host.call("pup_die", json!({})).await).kind(), "unknown_outcome");
+    let (state, reason) = next_state(&mut events).await;
+    assert_eq!(state, State::Reconnecting);
+    assert!(reason.contains("signal 9"), "{reason}");
+    let mut failures = 0;
+    loop {
+        match next_state(&mut events).await {
+            (State::Connected, _) => break,
+            (State::Reconnecting, reason) if reason.contains("exit status 7") => failures += 1,
+            (State::Reconnecting, _) => {}
+            (state, reason) => panic!("{state:?}: {reason}"),
+        }
+    }
+    // One, four and sixteen pauses, each at least that long.
+    assert_eq!(failures, 2);
+    assert!(since.elapsed() >= 21 * pause, "{:?}", since.elapsed());
+    assert!(echo(&host).await.success);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn p6_a_stop_takes_no_more_calls_lets_those_under_way_end_and_cancels_the_rest() {
+    let files = folder();
+    let (log, go) = (at(&files, "log"), at(&files, "go"));
+    let script = Puppet::new()
+        .log(&log)
+        .plain_tool("short")
+        .plain_tool("long")
+        .on("tool:short", [Step::WaitFor(go.clone()), Step::Honest])
+        .on("tool:long", [Step::Hang]);
+    let host = quick().server(puppet("pup", &script)).start().await.unwrap();
+    let mut door = open_with(host.clone(), |builder| builder.drain(Duration::from_millis(1500))).await;
+    let at_door = door.at;
+    let listening = move || std::net::TcpStream::connect(at_door).is_ok();
+    assert!(listening());
+    let stop = {
+        let (log, stop) = (log.clone(), door.stopper());
+        async move {
+            until("both are at the server", || count(&received(&log), "tools/call") == 2).await;
+            stop();
+            until("nobody new is let in", || !listening()).await;
+            std::fs::write(&go, "").unwrap();
+        }
+    };
+    let call = |name: &str| door.modern("tools/call", json!({"name": name, "arguments": {}}));
+    let (short, long, ()) =
+        soon("the stop", async { tokio::join!(call("pup_short"), call("pup_long"), stop) }).await;
+    let (short, long) = (short.json(), long.json());
+    assert!(short["result"]["content"].is_array(), "what was under way may end: {short}");
+    assert!(long["result"].is_null() && long["error"]["message"].is_string(), "the rest is told so: {long}");
+    assert!(long.to_string().contains("cancelled"), "{long}");
+    until("the server hears of it", || count(&received(&log), "notifications/cancelled") == 1).await;
+    host.close().await;
+}
