@@ -40,8 +40,8 @@ async fn call(door: &Door, era: Era, told: Value, headers: &[(&str, &str)]) -> V
 
 /// The `_meta` of the last call that reached a puppet.
 fn told(log: &std::path::Path) -> Value {
-    let calls = received(log).into_iter().filter(|message| message["method"] == "tools/call");
-    calls.last().expect("a call")["params"]["_meta"].clone()
+    let mut calls = received(log).into_iter().rev().filter(|message| message["method"] == "tools/call");
+    calls.next().expect("a call")["params"]["_meta"].clone()
 }
 
 /// A collector, and settings that send there.
