@@ -114,7 +114,7 @@ pub(super) fn shown<T: Listed>(server: &Server, list: Offered<T>) -> Offered<T> 
 /// A server's tools as they are known, and why they could not be asked for.
 async fn known_tools(server: &Arc<Server>, peer: &Arc<HostPeer>) -> (Option<Seen>, Option<Error>) {
     let last = server.last_tools();
-    if !server.live().is_some() {
+    if server.live().is_none() {
         if let Some(trouble) = out_of_reach(server, last.is_some()) {
             return (last, Some(trouble));
         }
@@ -142,7 +142,7 @@ async fn known_list<T: Listed>(
         Last::Seen(list) => Some(list),
         Last::Unknown => None,
     };
-    if !server.live().is_some() {
+    if server.live().is_none() {
         if let Some(trouble) = out_of_reach(server, last.is_some()) {
             return (last, Some(trouble));
         }
