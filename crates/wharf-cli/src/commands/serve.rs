@@ -189,10 +189,10 @@ async fn tell_troubles(app: &App, host: &Host) {
             {
                 app.ui.warn(format_args!("{server} cannot be had: {reason}"));
             }
-            Ok(Event::Circuit { server, circuit: Circuit::Open, reason: Some(reason) }) => {
-                if open.insert(server.clone()) {
-                    app.ui.warn(format_args!("{server} is left alone for a while: {reason}"));
-                }
+            Ok(Event::Circuit { server, circuit: Circuit::Open, reason: Some(reason) })
+                if open.insert(server.clone()) =>
+            {
+                app.ui.warn(format_args!("{server} is left alone for a while: {reason}"));
             }
             Ok(Event::Circuit { server, circuit: Circuit::Closed, .. }) if open.remove(&server) => {
                 app.ui.note(format_args!("{server} is asked again"));
