@@ -51,7 +51,7 @@ impl Host {
             Ok(raw) => Ok(raw),
             Err(error) => {
                 let marked = since.filter(|_| may_run_twice(server, call));
-                self.again((server, way), call, (asker, on_progress), (error, marked)).boxed().await
+                self.again((server, way), (call, asker), on_progress, (error, marked)).boxed().await
             }
         }
     }
@@ -60,8 +60,8 @@ impl Host {
     async fn again(
         &self,
         (server, way): (&Arc<Server>, &mut Way),
-        call: &Call<'_>,
-        (asker, mut on_progress): (&Arc<dyn Asker>, Option<OnProgress<'_>>),
+        (call, asker): (&Call<'_>, &Arc<dyn Asker>),
+        mut on_progress: Option<OnProgress<'_>>,
         (mut error, marked): (Error, Option<Instant>),
     ) -> Result<Json> {
         let limit = call.hard_timeout.unwrap_or(call.timeout.saturating_mul(HARD_FACTOR));
