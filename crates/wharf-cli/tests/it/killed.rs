@@ -229,7 +229,7 @@ fn r_08_a_gateway_killed_at_any_moment_leaves_nothing_and_whole_stores() {
     let (sent, answered, lost) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let mut killed = Vec::new();
     let mut dice = 20_261_116_u64;
-    for _ in 0..runs {
+    for run in 0..runs {
         // A small generator of our own, so that every run has the same moments.
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let moment = Duration::from_micros((dice >> 33) % 500_000);
@@ -245,6 +245,11 @@ fn r_08_a_gateway_killed_at_any_moment_leaves_nothing_and_whole_stores() {
                         end.fetch_add(1, Ordering::SeqCst);
                     }
                 });
+            }
+            // Every other one is killed while it serves, the rest at any moment, while servers are being started too.
+            let before = answered.load(Ordering::SeqCst);
+            if run % 2 == 1 {
+                until("somebody is served", || answered.load(Ordering::SeqCst) > before);
             }
             std::thread::sleep(moment);
             let pid = running.child.id();
