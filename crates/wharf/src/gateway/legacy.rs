@@ -81,7 +81,7 @@ impl Sessions {
         if let Message::Request { id, method, params } = &message
             && method == method::INITIALIZE
         {
-            return self.open(&desk, &caller, id, params.as_ref()).await;
+            return Box::pin(self.open(&desk, &caller, id, params.as_ref())).await;
         }
         let talk = match self.find(headers, &caller) {
             Ok(talk) => talk,
@@ -248,11 +248,12 @@ impl Talk {
         let params = asked.params.as_ref();
         match asked.method.as_str() {
             method::PING => Ok(Json::empty_object()),
+            // Put aside, these two: most requests are others, and should not be larger for them.
             method::SET_LEVEL => {
-                desk.require(&self.scope(desk)?, method::SET_LEVEL).await?;
+                Box::pin(desk.require(&self.scope(desk)?, method::SET_LEVEL)).await?;
                 self.set_level(params)
             }
-            method::SUBSCRIBE => self.watch(desk, params).await,
+            method::SUBSCRIBE => Box::pin(self.watch(desk, params)).await,
             method::UNSUBSCRIBE => self.unwatch(params),
             name => {
                 let scope = self.scope(desk)?;
