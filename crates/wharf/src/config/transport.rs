@@ -309,7 +309,7 @@ pub(super) fn address(
     let expanded = expand(reader, text, span)?;
     let written = expanded.text.trim();
     if is_ambiguous(written) {
-        let message = "`url` can be read in more than one way";
+        let message = format!("`{field}` can be read in more than one way");
         let hint = "write it as `https://host/path`, without blanks, line breaks and backslashes";
         return reader.wrong_with(span, message, hint);
     }

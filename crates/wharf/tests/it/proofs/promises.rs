@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use http::{Method, StatusCode};
 use serde_json::json;
 use wharf::event::State;
 use wharf_testkit::{Era, Grandchild, Puppet, Step, held_path, puppet_path};
@@ -212,19 +213,16 @@ async fn p6_a_stop_takes_no_more_calls_lets_those_under_way_end_and_cancels_the_
         .on("tool:long", [Step::Hang]);
     let host = quick().server(puppet("pup", &script)).start().await.unwrap();
     let mut door = open_with(host.clone(), |builder| builder.drain(Duration::from_millis(1500))).await;
-    let at_door = door.at;
-    let listening = move || std::net::TcpStream::connect(at_door).is_ok();
-    assert!(listening());
-    let stop = {
-        let (log, stop) = (log.clone(), door.stopper());
-        async move {
-            until("both are at the server", || count(&received(&log), "tools/call") == 2).await;
-            stop();
-            until("nobody new is let in", || !listening()).await;
-            std::fs::write(&go, "").unwrap();
-        }
-    };
+    let stop = door.stopper();
     let call = |name: &str| door.modern("tools/call", json!({"name": name, "arguments": {}}));
+    let stop = async {
+        until("both are at the server", || count(&received(&log), "tools/call") == 2).await;
+        stop();
+        let (name, path) = (door.name(), "/readyz");
+        while door.send(Method::GET, path, &[("host", &name)], "").await.status == StatusCode::OK {}
+        assert_eq!(call("pup_short").await.status, StatusCode::SERVICE_UNAVAILABLE, "nobody new is let in");
+        std::fs::write(&go, "").unwrap();
+    };
     let (short, long, ()) =
         soon("the stop", async { tokio::join!(call("pup_short"), call("pup_long"), stop) }).await;
     let (short, long) = (short.json(), long.json());

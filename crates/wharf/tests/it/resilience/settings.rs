@@ -85,7 +85,8 @@ fn l38_what_is_wrong_is_told_with_its_place() {
     }
     for (line, expected) in [
         ("replicas = [\"ws://b/mcp\"]", "`replicas` must start with `https://` or `http://`"),
-        ("replicas = [\"no address\"]", "`replicas` is not an address"),
+        ("replicas = [\"no-address\"]", "`replicas` is not an address"),
+        ("replicas = [\"no address\"]", "`replicas` can be read in more than one way"),
         ("instances = 2", "`instances` means nothing for a server that is reached by `url`"),
     ] {
         let text = format!("[mcp.a]\nurl = \"https://a/mcp\"\n{line}\n");
