@@ -4,6 +4,7 @@
 //! without what hides in it, look-alike letters as what they look like, in lower case.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use super::names::folded;
 use super::{Hit, Severity};
@@ -24,6 +25,19 @@ struct Phrase {
     words: &'static [&'static str],
 }
 
+/// A phrase, ready to be looked for.
+struct Sought {
+    phrase: &'static Phrase,
+    words: Vec<Wanted>,
+}
+
+/// One of several words.
+struct Wanted {
+    /// With which bytes they begin.
+    begins: [bool; 256],
+    synonyms: Vec<&'static str>,
+}
+
 /// No more of a text is looked at: a description of this length is none.
 const LONGEST: usize = 64 * 1024;
 
@@ -37,7 +51,7 @@ const HAND: &str = "send* post* forward* upload* transmit* submit* deliver* copy
 const MATTER: &str = "conversation* chat* history message* prompt* environment credential* secret* key* password* token* content* \
     file* result* detail* data output* document* line* argument*";
 
-const PHRASES: [Phrase; 30] = [
+static PHRASES: [Phrase; 30] = [
     high(
         "model.override",
         5,
@@ -137,7 +151,7 @@ const PHRASES: [Phrase; 30] = [
 ];
 
 /// What only a result can do: pass itself off as ours.
-const IMITATIONS: [Phrase; 3] = [
+static IMITATIONS: [Phrase; 3] = [
     medium("result.imitation", 6, &["approved granted passed allowed", "policy gateway operator consent"]),
     medium("result.imitation", 6, &["policy gateway operator consent", "approved granted passed allowed"]),
     medium("result.imitation", 6, &["wharf", "approved allowed confirmed policy"]),
@@ -203,14 +217,19 @@ pub(super) fn hits(text: &str, is_result: bool) -> Vec<Hit> {
     }
     markup(text, &mut hits);
     let words = tokens(text);
-    for phrase in &PHRASES {
-        hits.extend(phrase.find(&words));
-    }
+    let (anywhere, in_results) = &*SOUGHT;
+    hits.extend(anywhere.iter().filter_map(|sought| sought.find(&words)));
     if is_result {
-        hits.extend(IMITATIONS.iter().filter_map(|phrase| phrase.find(&words)));
+        hits.extend(in_results.iter().filter_map(|sought| sought.find(&words)));
     }
     hits
 }
+
+/// The phrases that are looked for everywhere, and those that are looked for in results too, taken apart once.
+static SOUGHT: LazyLock<(Vec<Sought>, Vec<Sought>)> = LazyLock::new(|| {
+    let all = |phrases: &'static [Phrase]| phrases.iter().map(Sought::new).collect();
+    (all(&PHRASES), all(&IMITATIONS))
+});
 
 fn markup(text: &str, hits: &mut Vec<Hit>) {
     let lower = text.to_ascii_lowercase();
@@ -263,15 +282,18 @@ fn fold(word: &str) -> String {
 
 // === impl Phrase ===
 
-impl Phrase {
-    /// Where it stands, if it does.
+impl Sought {
+    fn new(phrase: &'static Phrase) -> Self {
+        Self { phrase, words: phrase.words.iter().map(|wanted| Wanted::new(wanted)).collect() }
+    }
+
     fn find(&self, words: &[Token]) -> Option<Hit> {
         let first = self.words.first()?;
         for (at, word) in words.iter().enumerate() {
-            if matches(first, &word.text)
+            if first.is(&word.text)
                 && let Some(last) = self.rest(words, at)
             {
-                let (rule, severity) = (self.rule, self.severity);
+                let Phrase { rule, severity, .. } = *self.phrase;
                 return Some(Hit { rule, severity, range: word.range.start..words[last].range.end });
             }
         }
@@ -281,15 +303,36 @@ impl Phrase {
     fn rest(&self, words: &[Token], first: usize) -> Option<usize> {
         let mut at = first;
         for wanted in &self.words[1..] {
-            let end = (at + 1 + self.within).min(words.len());
-            at = (at + 1..end).find(|next| matches(wanted, &words[*next].text))?;
+            let end = (at + 1 + self.phrase.within).min(words.len());
+            at = (at + 1..end).find(|next| wanted.is(&words[*next].text))?;
         }
         Some(at)
     }
 }
 
+impl Wanted {
+    fn new(synonyms: &'static str) -> Self {
+        let synonyms: Vec<&str> = synonyms.split(' ').collect();
+        let mut begins = [false; 256];
+        for synonym in &synonyms {
+            match synonym.as_bytes() {
+                [b'@' | b'~'] => begins = [true; 256],
+                [first, ..] => begins[usize::from(*first)] = true,
+                [] => {}
+            }
+        }
+        Self { begins, synonyms }
+    }
+
+    fn is(&self, word: &str) -> bool {
+        // Most words are others, and their first letter tells.
+        let may_be = word.bytes().next().is_some_and(|first| self.begins[usize::from(first)]);
+        may_be && self.synonyms.iter().any(|wanted| matches(wanted, word))
+    }
+}
+
 fn matches(wanted: &str, word: &str) -> bool {
-    wanted.split(' ').any(|wanted| match wanted {
+    match wanted {
         "@" => {
             word.contains("://")
                 || (word.contains('@') && word.rsplit('@').next().is_some_and(|h| h.contains('.')))
@@ -299,7 +342,7 @@ fn matches(wanted: &str, word: &str) -> bool {
             Some(beginning) => word.starts_with(beginning),
             None => word == wanted,
         },
-    })
+    }
 }
 
 const fn high(rule: &'static str, within: usize, words: &'static [&'static str]) -> Phrase {
