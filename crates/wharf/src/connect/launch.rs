@@ -12,7 +12,7 @@ use super::program;
 use super::stdio::{self, Unstarted, Yard};
 use crate::config::{ServerConfig, Stdio};
 use crate::error::{Error, Result, StderrTail};
-use crate::policy::{Confinement, EgressRules, LaunchPermit, LaunchRequest};
+use crate::policy::{Confinement, EgressRules, LaunchPermit};
 use crate::sandbox::egress::{Egress, EgressOptions};
 use crate::sandbox::{Sandbox, WayOut};
 
@@ -24,15 +24,8 @@ impl Dock {
             Some(found) if policy.is_locked(&config.name) => program::hash(found).await,
             _ => None,
         };
-        policy.permit_launch(&LaunchRequest {
-            server: &config.name,
-            stdio,
-            origin: &config.origin,
-            program: found.as_deref(),
-            sandbox: config.sandbox.as_ref(),
-            program_hash: hash.as_deref(),
-            host_env: &self.environment,
-        })
+        let found = (found.as_deref(), hash.as_deref());
+        policy.permit_launch(&program::request((config, stdio), found, &self.environment))
     }
 
     /// Fetches what it needs before it is started. That has a time of its own, which is not that of the handshake.

@@ -169,13 +169,15 @@ fn permit(
     let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
     let locked = policy.is_locked(&config.name);
     let hash = found.as_deref().filter(|_| locked).and_then(|program| sha256(program).ok());
-    policy.permit_launch(&LaunchRequest {
-        server: &config.name,
-        stdio,
-        origin: &config.origin,
-        program: found.as_deref(),
-        sandbox: config.sandbox.as_ref(),
-        program_hash: hash.as_deref(),
-        host_env: environment,
-    })
+    policy.permit_launch(&request((config, stdio), (found.as_deref(), hash.as_deref()), environment))
+}
+
+/// What policy is asked before a program is started: what was found, with its SHA-256 where that matters.
+pub(super) fn request<'a>(
+    (config, stdio): (&'a ServerConfig, &'a Stdio),
+    (program, program_hash): (Option<&'a Path>, Option<&'a str>),
+    host_env: &'a BTreeMap<String, String>,
+) -> LaunchRequest<'a> {
+    let (server, origin, sandbox) = (&config.name, &config.origin, config.sandbox.as_ref());
+    LaunchRequest { server, stdio, origin, program, sandbox, program_hash, host_env }
 }

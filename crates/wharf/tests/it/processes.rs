@@ -1,7 +1,6 @@
 //! The processes behind servers: what they are started with, that they cannot hang us, and that nothing is left of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,10 +13,11 @@ use wharf::policy::Policy;
 use wharf::secret::Secret;
 use wharf::wire::Json;
 use wharf::{Error, Host};
-use wharf_testkit::{Era, Grandchild, Puppet, Step, held_path, puppet_path};
+use wharf_testkit::{Era, Grandchild, Puppet, Step, puppet_path};
 
 use crate::support::{
-    at, builder, echo, effects, error, folder, is_alive, pid_in, pup, puppet, quick, soon, until, within,
+    at, builder, echo, effects, error, folder, held, is_alive, pid_in, pup, puppet, quick, soon, until,
+    within,
 };
 
 fn grandchild(file: &Path, setsid: bool) -> Option<Grandchild> {
@@ -137,17 +137,7 @@ async fn prc_03_nothing_is_left_when_wharf_itself_is_killed() {
             s.ignore_eof = stays;
             s.ignore_term = stays;
         });
-        let mut held = Command::new(held_path())
-            .arg(puppet_path())
-            .args(script.args())
-            .env("TMPDIR", scratch.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(held.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), "ready");
+        let mut held = held(&script, scratch.path());
         let (server, grandchild) = (pid_in(&pid).await, pid_in(&below).await);
         assert!(is_alive(server) && is_alive(grandchild), "they live as long as it does");
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);

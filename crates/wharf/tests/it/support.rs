@@ -1,6 +1,8 @@
 //! What the tests share: a host over puppets, and ways to wait for what another process does.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,7 +15,7 @@ use wharf::host::{CallOptions, HostBuilder};
 use wharf::names::ServerName;
 use wharf::outcome::Outcome;
 use wharf::{Host, policy::Policy};
-use wharf_testkit::{Puppet, Step, puppet_path};
+use wharf_testkit::{Puppet, Step, held_path, puppet_path};
 
 /// A server that is a puppet with this script.
 pub(crate) fn puppet(name: &str, script: &Puppet) -> ServerConfig {
@@ -32,6 +34,22 @@ pub(crate) fn builder() -> HostBuilder {
 /// A builder whose hosts lose patience soon: what is killed is killed after a moment, what is lost comes back at once.
 pub(crate) fn quick() -> HostBuilder {
     builder().grace(Duration::from_millis(200)).retry_pause(Duration::from_millis(10))
+}
+
+/// A host in a process of its own, to be killed: with this puppet, and temporary files in this folder. It is ready.
+pub(crate) fn held(script: &Puppet, scratch: &Path) -> Child {
+    let mut held = Command::new(held_path())
+        .arg(puppet_path())
+        .args(script.args())
+        .env("TMPDIR", scratch)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(held.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "ready");
+    held
 }
 
 /// A host with these servers.

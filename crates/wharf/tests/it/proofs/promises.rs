@@ -1,20 +1,18 @@
 //! The promises P1, P2, P4, P5 and P6, one test each. P3, that servers do not disturb each other, is with the circuit
 //! breaker's tests; what P5 says of approvals and pins is proved on the real binary.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
 use serde_json::json;
 use wharf::event::State;
-use wharf_testkit::{Era, Grandchild, Puppet, Step, held_path, puppet_path};
+use wharf_testkit::{Era, Grandchild, Puppet, Step};
 
 use super::{Tally, tell};
 use crate::gateway::open_with;
 use crate::support::{
-    at, count, echo, effects, error, folder, is_alive, next_state, pid_in, pup, puppet, quick, received,
-    soon, until, within,
+    at, count, echo, effects, error, folder, held, is_alive, next_state, pid_in, pup, puppet, quick,
+    received, soon, until, within,
 };
 
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}"#;
@@ -135,16 +133,7 @@ async fn p4_nothing_is_left_after_stop_crash_or_kill() {
         let (server, grandchild);
         if how == "kill" {
             // Wharf itself is killed.
-            let mut held = Command::new(held_path())
-                .arg(puppet_path())
-                .args(script.args())
-                .env("TMPDIR", scratch.path())
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut line = String::new();
-            BufReader::new(held.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            let mut held = held(&script, scratch.path());
             (server, grandchild) = (pid_in(&pid).await, pid_in(&below).await);
             assert!(is_alive(server) && is_alive(grandchild));
             held.kill().unwrap();
