@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 
 use base64::Engine as _;
-use http::HeaderMap;
 use serde_json::Value;
 
+use super::h1::Head;
 use crate::host::Host;
 use crate::mcp::{HeaderRule, code};
 use crate::registry::Route;
@@ -20,10 +20,10 @@ pub(super) struct Mirrored(Vec<(String, Option<String>)>);
 const MARK: &str = "mcp-param-";
 
 impl Mirrored {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let own = headers.iter().filter_map(|(name, value)| {
-            let name = name.as_str().strip_prefix(MARK)?;
-            Some((name.to_owned(), value.to_str().ok().map(|value| value.trim().to_owned())))
+    pub(super) fn of(head: &Head) -> Self {
+        let own = head.fields().filter_map(|(name, value)| {
+            let (mark, name) = name.split_at_checked(MARK.len())?;
+            mark.eq_ignore_ascii_case(MARK).then(|| (name.to_owned(), value.map(str::to_owned)))
         });
         Self(own.collect())
     }

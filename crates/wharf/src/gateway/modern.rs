@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::StatusCode;
 use serde_json::json;
 
 use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
-use super::guard::single;
+use super::h1::Head;
 use super::http::VERSION;
 use super::limits;
 use super::line::Line;
@@ -35,8 +35,8 @@ pub(super) struct Asked {
     carried: Option<Box<Carried>>,
 }
 
-static METHOD: HeaderName = HeaderName::from_static("mcp-method");
-static NAME: HeaderName = HeaderName::from_static("mcp-name");
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
 
 /// After so much silence the answer begins as a stream, so that nobody on the way takes it for lost.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,9 +52,9 @@ impl Asked {
         Self { id, method, params, meta, carried: None }
     }
 
-    /// The same with what its headers say beside the matter.
-    pub(super) fn with_headers(mut self, headers: &HeaderMap) -> Self {
-        self.carried = Carried::of(headers);
+    /// The same with what its head says beside the matter.
+    pub(super) fn with_head(mut self, head: &Head) -> Self {
+        self.carried = Carried::of(head);
         self
     }
 
@@ -64,12 +64,12 @@ impl Asked {
     }
 
     /// Answers it over HTTP. The status says what the protocol wants it to say.
-    pub(super) async fn over_http(self, desk: Arc<Desk>, caller: CallerName, headers: &HeaderMap) -> Reply {
-        if let Err(error) = self.check_headers(headers).and_then(|()| self.check_meta()) {
+    pub(super) async fn over_http(self, desk: Arc<Desk>, caller: CallerName, head: &Head) -> Reply {
+        if let Err(error) = self.check_headers(head).and_then(|()| self.check_meta()) {
             return body::message(StatusCode::BAD_REQUEST, response_error(&self.id, &error));
         }
         let (line, notes) = Line::new();
-        let mirrored = Mirrored::of(headers);
+        let mirrored = Mirrored::of(head);
         let patience = desk.clock.wait(PATIENCE);
         let mut work = Box::pin(async move {
             let result = desk.ending.or_over(self.result(&desk, &caller, &line, Some(&mirrored))).await;
@@ -276,12 +276,12 @@ impl Asked {
     }
 
     /// Whoever stands in between routes by the headers: they must not lie.
-    fn check_headers(&self, headers: &HeaderMap) -> Result<(), RpcError> {
+    fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
         let version = self.told(meta::PROTOCOL_VERSION);
         if let Some(version) = version.as_ref().and_then(Json::text) {
-            same(headers, &VERSION, &version, |v| Some(v.into()))?;
+            same(head, VERSION, &version, |v| Some(v.into()))?;
         }
-        same(headers, &METHOD, &self.method, |v| Some(v.into()))?;
+        same(head, METHOD, &self.method, |v| Some(v.into()))?;
         let key = match self.method.as_str() {
             method::TOOLS_CALL | method::PROMPTS_GET => "name",
             method::RESOURCES_READ => "uri",
@@ -290,7 +290,7 @@ impl Asked {
         };
         let name = self.params.as_ref().and_then(|p| p.member(key));
         match name.as_ref().and_then(Json::text) {
-            Some(name) => same(headers, &NAME, &name, decoded),
+            Some(name) => same(head, NAME, &name, decoded),
             // What the body lacks is told by whoever reads it.
             None => Ok(()),
         }
@@ -385,15 +385,15 @@ fn passed_on(
 }
 
 fn same(
-    headers: &HeaderMap,
-    name: &'static HeaderName,
+    head: &Head,
+    name: &str,
     wanted: &str,
     read: impl FnOnce(&str) -> Option<Cow<'_, str>>,
 ) -> Result<(), RpcError> {
     let mismatch = |how: &str| {
         RpcError::new(code::HEADER_MISMATCH, format!("the header `{name}` {how} what the body says"))
     };
-    let value = single(headers, name).ok_or_else(|| mismatch("must stand once and say"))?;
+    let value = head.one(name).ok_or_else(|| mismatch("must stand once and say"))?;
     let value = read(value).ok_or_else(|| mismatch("cannot be read, and must say"))?;
     if value == wanted { Ok(()) } else { Err(mismatch("does not say")) }
 }
