@@ -168,9 +168,11 @@ impl Door {
             Err(BadBody::Gone) => return None,
             Err(bad) => return Some(self.refuse(bad)),
         };
+        // Large, so it is not moved into what waits for both.
+        let mut work = pin!(self.take(head, caller, frame));
         tokio::select! {
             biased;
-            reply = self.take(head, caller, frame) => Some(reply),
+            reply = &mut work => Some(reply),
             () = intake.gone() => None,
         }
     }

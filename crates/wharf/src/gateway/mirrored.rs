@@ -21,10 +21,7 @@ const MARK: &str = "mcp-param-";
 
 impl Mirrored {
     pub(super) fn of(head: &Head) -> Self {
-        let own = head.fields().filter_map(|(name, value)| {
-            let (mark, name) = name.split_at_checked(MARK.len())?;
-            mark.eq_ignore_ascii_case(MARK).then(|| (name.to_owned(), value.map(str::to_owned)))
-        });
+        let own = head.beginning(MARK).map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
         Self(own.collect())
     }
 

@@ -17,7 +17,7 @@ use super::mirrored::{Mirrored, decoded};
 use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::trace::Carried;
-use super::visit::{self, Said, Visit};
+use super::visit::{self, Aside, Said, Visit};
 use crate::host::Session;
 use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
@@ -29,8 +29,8 @@ pub(super) struct Asked {
     pub(super) id: Json,
     pub(super) method: String,
     pub(super) params: Option<Json>,
-    /// What it says beside the matter: `_meta` of the parameters.
-    meta: Option<Json>,
+    /// What it says beside the matter.
+    aside: Aside,
     /// What its headers say of its trace.
     carried: Option<Box<Carried>>,
 }
@@ -47,9 +47,8 @@ const LONGEST_TTL_MS: u64 = 60 * 60 * 1000;
 
 impl Asked {
     pub(super) fn new(id: Json, method: String, params: Option<Json>) -> Self {
-        // Looked into often, so it is walked once.
-        let meta = params.as_ref().and_then(|params| params.member("_meta")).map(Json::with_outline);
-        Self { id, method, params, meta, carried: None }
+        let aside = Aside::of(params.as_ref());
+        Self { id, method, params, aside, carried: None }
     }
 
     /// The same with what its head says beside the matter.
@@ -60,7 +59,7 @@ impl Asked {
 
     /// Whether it is written in the modern way.
     pub(super) fn is_modern(&self) -> bool {
-        self.told(meta::PROTOCOL_VERSION).is_some()
+        self.aside.version.is_some()
     }
 
     /// Answers it over HTTP. The status says what the protocol wants it to say.
@@ -182,7 +181,7 @@ impl Asked {
     }
 
     pub(super) fn said(&self) -> Said {
-        Said::read(self.params.as_ref(), self.meta.as_ref(), self.carried.as_deref())
+        Said::of(self.params.as_ref(), &self.aside, self.carried.as_deref())
     }
 
     /// A request whose server may want to know something before it answers.
@@ -250,35 +249,30 @@ impl Asked {
         }
         let binding = Binding::new(caller, &self.method, self.params.as_ref());
         let locked = |state| desk.seal.lock(&State::Theirs(state), &binding);
-        let capabilities = self.told(meta::CLIENT_CAPABILITIES).unwrap_or_else(Json::empty_object);
+        let capabilities = self.aside.capabilities.clone().unwrap_or_else(Json::empty_object);
         passed_on(&result, &capabilities, locked)
-    }
-
-    fn told(&self, key: &str) -> Option<Json> {
-        self.meta.as_ref()?.member(key)
     }
 
     fn check_meta(&self) -> Result<(), RpcError> {
         let missing = |key: &str| invalid(&format!("`_meta` must have `{key}`"));
-        let version = self.told(meta::PROTOCOL_VERSION).ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
-        let version = version.text().ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
+        let version = self.aside.version.as_ref().and_then(Json::text);
+        let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
         if version != Revision::NEWEST_MODERN.as_str() {
             let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
             let error = RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version");
             return Err(RpcError { data: Some(Json::of(&data)), ..error });
         }
-        let level = self.told(meta::LOG_LEVEL);
+        let level = self.aside.log_level.as_ref();
         if level.is_some_and(|level| level.text().and_then(|l| LogLevel::parse(&l)).is_none()) {
             return Err(invalid(&format!("`{}` is no level of a log", meta::LOG_LEVEL)));
         }
-        let capabilities = self.told(meta::CLIENT_CAPABILITIES);
-        capabilities.filter(Json::is_object).map(drop).ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))
+        let capabilities = self.aside.capabilities.as_ref().filter(|all| all.is_object());
+        capabilities.map(drop).ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))
     }
 
     /// Whoever stands in between routes by the headers: they must not lie.
     fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
-        let version = self.told(meta::PROTOCOL_VERSION);
-        if let Some(version) = version.as_ref().and_then(Json::text) {
+        if let Some(version) = self.aside.version.as_ref().and_then(Json::text) {
             same(head, VERSION, &version, |v| Some(v.into()))?;
         }
         same(head, METHOD, &self.method, |v| Some(v.into()))?;

@@ -236,7 +236,26 @@ impl Json {
         self.places(keys).map(|place| place.map(|place| Self::part(&self.text, place)))
     }
 
-    /// The same, only to look at: as they are written.
+    /// The same, and whether it has any other member.
+    pub fn sort_out<const N: usize>(&self, keys: [&str; N]) -> ([Option<Self>; N], bool) {
+        let (mut found, mut others) = ([const { None }; N], false);
+        let mut look = |key: &Range<usize>, value: &Range<usize>, is_key: fn(&[u8], &str) -> bool| {
+            let written = &self.text[key.clone()];
+            match keys.iter().position(|k| is_key(written, k)) {
+                Some(i) if found[i].is_none() => found[i] = Some(Self::part(&self.text, value.clone())),
+                Some(_) => {}
+                None => others = true,
+            }
+            Ok(())
+        };
+        let _ = match &self.outline {
+            Some(members) => members.iter().try_for_each(|(key, value)| look(key, value, is_plain_key)),
+            None => Scanner::of_checked(&self.text, 127).members(|key, value| look(&key, &value, is_key)),
+        };
+        (found, others)
+    }
+
+    /// The same as [`Json::pick`], only to look at: as they are written.
     pub fn peek<const N: usize>(&self, keys: [&str; N]) -> [Option<&[u8]>; N] {
         self.places(keys).map(|place| place.map(|place| &self.text[place]))
     }

@@ -164,9 +164,15 @@ impl Head {
         self.values(name).any(|value| has_word(self.slice(value), word))
     }
 
-    /// Every field, with its value if that is text.
-    pub(in crate::gateway) fn fields(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        self.fields.iter().map(|(name, value)| (self.text(*name).unwrap_or_default(), self.text(*value)))
+    /// The fields whose names begin like this: the rest of their names, and their values where those are text.
+    pub(in crate::gateway) fn beginning(&self, mark: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let marked = move |(name, value): &(Span, Span)| {
+            let (own, rest) = self.slice(*name).split_at_checked(mark.len())?;
+            let rest =
+                std::str::from_utf8(rest).ok().filter(|_| own.eq_ignore_ascii_case(mark.as_bytes()))?;
+            Some((rest, self.text(*value)))
+        };
+        self.fields.iter().filter_map(marked)
     }
 
     fn values(&self, name: &str) -> impl Iterator<Item = Span> {
@@ -180,10 +186,9 @@ impl Head {
         self.bytes.get(usize::from(span.0)..usize::from(span.1)).unwrap_or_default()
     }
 
-    /// Plain text only: what has other bytes in it means something else to everybody.
+    /// Plain text only: what has other bytes in it means something else to everybody. Blanks around it are gone already.
     fn text(&self, span: Span) -> Option<&str> {
-        let bytes = self.slice(span);
-        if bytes.is_ascii() { std::str::from_utf8(bytes).ok().map(str::trim) } else { None }
+        std::str::from_utf8(self.slice(span)).ok().filter(|text| text.is_ascii())
     }
 }
 
