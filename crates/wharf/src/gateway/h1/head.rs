@@ -3,7 +3,7 @@
 //! In: what has arrived. Out: a head, once it is whole. What can be read in two ways is refused, so that nobody on the
 //! way sees another request than we do.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, BytesMut};
 use http::{Method, StatusCode, Uri};
 use httparse::Status;
 use std::mem::MaybeUninit;
@@ -13,7 +13,10 @@ use super::HEAD;
 /// A request up to its body. Names of fields are compared in any case.
 #[derive(Debug)]
 pub(in crate::gateway) struct Head {
-    bytes: Bytes,
+    /// As it came, but for bytes beyond ASCII: in their places stands what nothing else can stand for.
+    text: String,
+    /// Whether there are any.
+    is_foreign: bool,
     method: Method,
     path: Span,
     query: Option<Span>,
@@ -48,6 +51,8 @@ struct Span(u16, u16);
 
 /// How many fields a head may have.
 const MOST: usize = 100;
+/// No head has this in it: it is a control character.
+const FOREIGN: char = '\x7f';
 
 // === impl BadHead ===
 
@@ -81,11 +86,17 @@ impl Head {
             Err(_) => return Err(BadHead::Malformed),
         };
         let mut head = Self::of(&read, within).ok_or(BadHead::Malformed)?;
-        head.bytes = arrived.split_to(length).freeze();
+        let bytes = &arrived[..length];
+        head.is_foreign = !bytes.is_ascii();
+        head.text = match std::str::from_utf8(bytes) {
+            Ok(text) if !head.is_foreign => text.to_owned(),
+            _ => bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { FOREIGN }).collect(),
+        };
+        arrived.advance(length);
         Ok(Some(head))
     }
 
-    /// Everything but the bytes. `None` if it can be read in two ways.
+    /// Everything but the text. `None` if it can be read in two ways.
     fn of(read: &httparse::Request<'_, '_>, within: &[u8]) -> Option<Self> {
         let (method, target) = (read.method?, read.path?);
         let is_new = read.version == Some(1);
@@ -112,7 +123,8 @@ impl Head {
             fields.push((Span::of(field.name.as_bytes(), within)?, Span::of(field.value, within)?));
         }
         Some(Self {
-            bytes: Bytes::new(),
+            text: String::new(),
+            is_foreign: false,
             method: method_of(method)?,
             path,
             query,
@@ -130,11 +142,11 @@ impl Head {
     }
 
     pub(in crate::gateway) fn path(&self) -> &str {
-        self.text(self.path).unwrap_or_default()
+        self.slice(self.path)
     }
 
     pub(in crate::gateway) fn query(&self) -> Option<&str> {
-        self.text(self.query?)
+        self.query.map(|query| self.slice(query))
     }
 
     /// Whether another request may follow on its connection.
@@ -161,34 +173,32 @@ impl Head {
 
     /// Whether a list in a field has this word.
     pub(in crate::gateway) fn lists(&self, name: &str, word: &str) -> bool {
-        self.values(name).any(|value| has_word(self.slice(value), word))
+        self.values(name).any(|value| has_word(self.slice(value).as_bytes(), word))
     }
 
     /// The fields whose names begin like this: the rest of their names, and their values where those are text.
     pub(in crate::gateway) fn beginning(&self, mark: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         let marked = move |(name, value): &(Span, Span)| {
             let (own, rest) = self.slice(*name).split_at_checked(mark.len())?;
-            let rest =
-                std::str::from_utf8(rest).ok().filter(|_| own.eq_ignore_ascii_case(mark.as_bytes()))?;
-            Some((rest, self.text(*value)))
+            let is_marked =
+                own.as_bytes()[0].eq_ignore_ascii_case(&mark.as_bytes()[0]) && own.eq_ignore_ascii_case(mark);
+            is_marked.then(|| (rest, self.text(*value)))
         };
         self.fields.iter().filter_map(marked)
     }
 
     fn values(&self, name: &str) -> impl Iterator<Item = Span> {
-        let is = move |span: &Span| {
-            span.len() == name.len() && self.slice(*span).eq_ignore_ascii_case(name.as_bytes())
-        };
-        self.fields.iter().filter(move |(own, _)| is(own)).map(|(_, value)| *value)
+        let is = move |span: Span| span.len() == name.len() && self.slice(span).eq_ignore_ascii_case(name);
+        self.fields.iter().filter(move |(own, _)| is(*own)).map(|(_, value)| *value)
     }
 
-    fn slice(&self, span: Span) -> &[u8] {
-        self.bytes.get(usize::from(span.0)..usize::from(span.1)).unwrap_or_default()
+    fn slice(&self, span: Span) -> &str {
+        self.text.get(usize::from(span.0)..usize::from(span.1)).unwrap_or_default()
     }
 
     /// Plain text only: what has other bytes in it means something else to everybody. Blanks around it are gone already.
     fn text(&self, span: Span) -> Option<&str> {
-        std::str::from_utf8(self.slice(span)).ok().filter(|text| text.is_ascii())
+        Some(self.slice(span)).filter(|text| !self.is_foreign || !text.contains(FOREIGN))
     }
 }
 
