@@ -239,6 +239,12 @@ impl Desk {
             scope.refuse(route, &refused).await;
             return Err(invalid("unknown tool"));
         }
+        if let Some(mirrored) = &visit.mirrored {
+            match route {
+                Some(route) => mirrored.check_at(route, arguments.as_ref())?,
+                None => Box::pin(mirrored.check(scope, Some(params))).await?,
+            }
+        }
         let server = route.map(|route| route.server.clone());
         let _pass = self.gate.enter(scope.agent(), server.as_ref()).await?;
         let arguments = arguments.unwrap_or_else(Json::empty_object);

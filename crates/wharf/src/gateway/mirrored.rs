@@ -13,7 +13,7 @@ use crate::registry::Route;
 use crate::wire::{Json, RpcError};
 
 /// The headers that repeat arguments, by their names without `mcp-param-`, as they came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mirrored(Vec<(String, Option<String>)>);
 
 /// What the names of these headers begin with.
@@ -37,6 +37,11 @@ impl Mirrored {
         }
         // A tool that is not there is told of by whoever looks for it.
         let Ok(route) = Box::pin(host.route(&name)).await else { return Ok(()) };
+        self.check_at(&route, arguments.as_ref())
+    }
+
+    /// The same for a tool that was looked up.
+    pub(super) fn check_at(&self, route: &Route, arguments: Option<&Json>) -> Result<(), RpcError> {
         let Ok(rules) = &route.tool.headers else { return Ok(()) };
         if rules.is_empty() {
             return Ok(());

@@ -197,15 +197,17 @@ impl Asked {
         let capabilities = said.capabilities.as_ref().map_or_else(Json::empty_object, visit::for_modern);
         said.capabilities = Some(capabilities.clone());
         let scope = desk.scope_for(caller, &capabilities, said.level())?;
-        if let (method::TOOLS_CALL, Some(mirrored)) = (self.method.as_str(), mirrored) {
-            mirrored.check(&scope, self.params.as_ref()).await?;
-        }
+        let mirrored = mirrored.filter(|_| self.method == method::TOOLS_CALL);
         if capabilities == Json::empty_object() && said.state.is_none() {
             // It can be asked nothing, so nothing needs to be kept of it.
             desk.embark(&mut said, &self.method);
-            let visit = Visit::modern(said, line.clone(), Inquirer::nobody());
+            let mut visit = Visit::modern(said, line.clone(), Inquirer::nobody());
+            visit.mirrored = mirrored.cloned();
             let result = desk.answer(&scope, &self.method, self.params.as_ref(), &visit).await?;
             return self.passed_on(desk, caller, result);
+        }
+        if let Some(mirrored) = mirrored {
+            mirrored.check(&scope, self.params.as_ref()).await?;
         }
         let binding = || Binding::new(caller, &self.method, self.params.as_ref());
         let state = said.state.take().map(|state| desk.seal.unlock(&state, &binding())).transpose()?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::line::Line;
+use super::mirrored::Mirrored;
 use super::trace::{self, Carried, Trip};
 use crate::ask::Asker;
 use crate::call::{OnLog, Relayed};
@@ -20,6 +21,8 @@ pub(super) struct Visit {
     pub(super) relayed: Arc<Relayed>,
     /// Where traces are made of it.
     pub(super) trip: Option<Arc<Trip>>,
+    /// Headers that repeat its arguments, if they are still to be compared with them.
+    pub(super) mirrored: Option<Mirrored>,
 }
 
 /// What a request says beside the matter itself, as it is written: looked for once.
@@ -146,7 +149,7 @@ impl Visit {
         let asking = Arc::default();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed), trip }
+        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None }
     }
 
     /// Of a legacy caller: it is asked by requests, and said once what it can and from which level on it wants the log.
@@ -162,7 +165,7 @@ impl Visit {
         let asking = Arc::default();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed), trip }
+        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None }
     }
 }
 

@@ -10,10 +10,10 @@ use std::mem::MaybeUninit;
 
 use super::HEAD;
 
-/// A request up to its body. Names of fields are compared in any case.
+/// A request up to its body. Fields are asked for by their names in small letters.
 #[derive(Debug)]
 pub(in crate::gateway) struct Head {
-    /// As it came, but for bytes beyond ASCII: in their places stands what nothing else can stand for.
+    /// As it came, but for names in small letters, and bytes beyond ASCII: in their places stands what can stand nowhere.
     text: String,
     /// Whether there are any.
     is_foreign: bool,
@@ -52,7 +52,7 @@ struct Span(u16, u16);
 /// How many fields a head may have.
 const MOST: usize = 100;
 /// No head has this in it: it is a control character.
-const FOREIGN: char = '\x7f';
+const FOREIGN: u8 = 0x7f;
 
 // === impl BadHead ===
 
@@ -86,12 +86,7 @@ impl Head {
             Err(_) => return Err(BadHead::Malformed),
         };
         let mut head = Self::of(&read, within).ok_or(BadHead::Malformed)?;
-        let bytes = &arrived[..length];
-        head.is_foreign = !bytes.is_ascii();
-        head.text = match std::str::from_utf8(bytes) {
-            Ok(text) if !head.is_foreign => text.to_owned(),
-            _ => bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { FOREIGN }).collect(),
-        };
+        head.text = head.plain(&arrived[..length]).ok_or(BadHead::Malformed)?;
         arrived.advance(length);
         Ok(Some(head))
     }
@@ -137,6 +132,19 @@ impl Head {
         })
     }
 
+    /// The text of a head whose places are known: names as we write them, so that comparing them is comparing bytes.
+    fn plain(&mut self, bytes: &[u8]) -> Option<String> {
+        let mut text = bytes.to_vec();
+        self.is_foreign = !bytes.is_ascii();
+        if self.is_foreign {
+            text.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = FOREIGN);
+        }
+        for (name, _) in &self.fields {
+            text[usize::from(name.0)..usize::from(name.1)].make_ascii_lowercase();
+        }
+        String::from_utf8(text).ok()
+    }
+
     pub(in crate::gateway) fn method(&self) -> &Method {
         &self.method
     }
@@ -179,16 +187,14 @@ impl Head {
     /// The fields whose names begin like this: the rest of their names, and their values where those are text.
     pub(in crate::gateway) fn beginning(&self, mark: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         let marked = move |(name, value): &(Span, Span)| {
-            let (own, rest) = self.slice(*name).split_at_checked(mark.len())?;
-            let is_marked =
-                own.as_bytes()[0].eq_ignore_ascii_case(&mark.as_bytes()[0]) && own.eq_ignore_ascii_case(mark);
-            is_marked.then(|| (rest, self.text(*value)))
+            let rest = self.slice(*name).strip_prefix(mark)?;
+            Some((rest, self.text(*value)))
         };
         self.fields.iter().filter_map(marked)
     }
 
     fn values(&self, name: &str) -> impl Iterator<Item = Span> {
-        let is = move |span: Span| span.len() == name.len() && self.slice(span).eq_ignore_ascii_case(name);
+        let is = move |span: Span| span.len() == name.len() && self.slice(span) == name;
         self.fields.iter().filter(move |(own, _)| is(*own)).map(|(_, value)| *value)
     }
 
@@ -198,7 +204,7 @@ impl Head {
 
     /// Plain text only: what has other bytes in it means something else to everybody. Blanks around it are gone already.
     fn text(&self, span: Span) -> Option<&str> {
-        Some(self.slice(span)).filter(|text| !self.is_foreign || !text.contains(FOREIGN))
+        Some(self.slice(span)).filter(|text| !self.is_foreign || !text.as_bytes().contains(&FOREIGN))
     }
 }
 

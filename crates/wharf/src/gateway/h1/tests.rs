@@ -86,6 +86,6 @@ fn a_target_may_name_its_host() {
 fn a_value_is_text_or_nothing() {
     let head = Head::take(&mut BytesMut::from(&b"GET / HTTP/1.1\r\nx-a: \xff\r\n\r\n"[..])).unwrap().unwrap();
     assert_eq!((head.one("x-a"), head.has("x-a")), (None, true));
-    assert!(whole("a: x, WebSocket ,y\r\n").lists("A", "websocket"));
+    assert!(whole("a: x, WebSocket ,y\r\n").lists("a", "websocket"));
     assert!(!whole("a: xwebsocket\r\n").lists("a", "websocket"));
 }
