@@ -87,6 +87,8 @@ struct Counters {
     notifications: AtomicU64,
 }
 
+/// As many calls at a time are a crowd.
+const CROWD: usize = 8;
 /// Why a connection ended that we closed.
 const CLOSED: &str = "it was closed";
 /// The most requests of one server that are answered at the same time.
@@ -143,6 +145,11 @@ impl Inbox {
                 protocol: false,
             })
         })
+    }
+
+    /// Whether so many calls wait that what they send is better sent together.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.pending.len() >= CROWD
     }
 
     /// Whether a clock must be started for the calls that wait.

@@ -1,7 +1,8 @@
 //! Messages as lines, over the pipes of a program or a Unix socket: one ordered writer, one reader at a time.
 //!
 //! A message is written by whoever sends it, at once, if the pipe has room and nobody waits in front; otherwise it
-//! queues and a task writes it. So the order of sending is the order on the wire, and a lone call costs no detour.
+//! queues and a task writes it. So the order of sending is the order on the wire, and a lone call costs no detour. Where
+//! many calls are under way their messages queue on purpose: the task writes together what was sent meanwhile.
 
 use std::future::poll_fn;
 use std::io;
@@ -96,7 +97,7 @@ impl PipeLink {
         inbox.answer_through(move |frame| {
             if let Some(writer) = back.upgrade() {
                 // A closed pipe is noticed by the reader too; an answer to a server that left is not missed.
-                let _ = writer.send(frame);
+                let _ = writer.send(frame, false);
             }
         });
         Self { writer, reader, inbox, child }
@@ -105,7 +106,7 @@ impl PipeLink {
     /// Sends a request, at the first poll. Its answer comes through the reader.
     pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         self.inbox.monitor.traffic(&self.inbox.server, true, &out.frame);
-        match self.writer.send(out.frame) {
+        match self.writer.send(out.frame, self.inbox.is_crowded()) {
             Ok(start) => Ok(Sent(start)),
             // The reader knows more of a server that left: how it ended, and its last words.
             Err(reason) if self.writer.is_closed() => {
@@ -128,7 +129,7 @@ impl PipeLink {
 
     pub(crate) fn notify(&self, frame: Vec<u8>) {
         self.inbox.monitor.traffic(&self.inbox.server, true, &frame);
-        let _ = self.writer.send(frame);
+        let _ = self.writer.send(frame, false);
     }
 
     pub(crate) async fn close(&self) {
@@ -191,12 +192,12 @@ impl Outlet {
 // === impl Writer ===
 
 impl Writer {
-    /// Takes a frame, and says at which byte of the stream it starts.
-    fn send(&self, mut frame: Vec<u8>) -> Result<u64, String> {
+    /// Takes a frame, and says at which byte of the stream it starts. It may go out with those that come next.
+    fn send(&self, mut frame: Vec<u8>, together: bool) -> Result<u64, String> {
         frame.push(b'\n');
         let mut queue = self.lock();
         let start = queue.written + queue.bytes.len() as u64;
-        let waiting = !queue.bytes.is_empty();
+        let waiting = together || !queue.bytes.is_empty();
         if queue.bytes.len() > QUEUE_MAX {
             return Err(format!("it does not read {}, and too much waits for it", self.name));
         }

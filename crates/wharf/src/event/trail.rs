@@ -82,12 +82,16 @@ struct Queue {
     asleep: bool,
     /// Why nothing can be written.
     trouble: Option<Arc<str>>,
+    /// Facts that were written. Memory is freed soonest by whoever took it, so they go back to those who bring new ones.
+    spent: Vec<Box<Fact>>,
 }
 
 /// How many facts may wait to be written before calls wait for room.
 const WAITING: usize = 8192;
 /// What is no call may take so much more before it is lost, and counted.
 const RESERVE: usize = 8192;
+/// How many facts that were written may wait to go back.
+const SPENT: usize = 1024;
 /// How long a call waits for room.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -204,6 +208,14 @@ impl Facts {
         let shared = &self.0;
         let mut queue = shared.lock();
         queue.asleep = queue.batch.is_empty();
+        if queue.asleep {
+            // Nobody may come for long.
+            let spent = std::mem::take(&mut queue.spent);
+            drop(queue);
+            drop(spent);
+            queue = shared.lock();
+            queue.asleep = queue.batch.is_empty();
+        }
         let nothing = |queue: &mut Queue| queue.batch.is_empty();
         queue = match idle {
             None => shared.more.wait_while(queue, nothing).unwrap_or_else(PoisonError::into_inner),
@@ -225,6 +237,16 @@ impl Facts {
         drop(queue);
         shared.room.notify_waiters();
         batch
+    }
+
+    /// Gives back what was written.
+    pub fn give_back(&self, spent: impl Iterator<Item = Box<Fact>>) {
+        let mut queue = self.0.lock();
+        let room = SPENT.saturating_sub(queue.spent.len());
+        let mut spent = spent;
+        queue.spent.extend(spent.by_ref().take(room));
+        drop(queue);
+        drop(spent);
     }
 
     /// Says whether it can be written, and if not, why.
@@ -261,10 +283,14 @@ impl Shared {
     }
 
     fn push(&self, mut queue: MutexGuard<'_, Queue>, news: News) {
+        let spent = queue.spent.pop();
         queue.batch.news.push(news);
         if queue.asleep {
             self.wake(queue);
+        } else {
+            drop(queue);
         }
+        drop(spent);
     }
 
     /// The end of what was begun always has room: there are no more ends than beginnings.

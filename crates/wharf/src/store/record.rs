@@ -150,6 +150,18 @@ pub(super) fn now() -> u64 {
     micros(std::time::SystemTime::now())
 }
 
+// === impl Draft ===
+
+impl Draft {
+    /// The fact, when it was written.
+    pub(super) fn into_fact(self) -> Option<Box<Fact>> {
+        match self {
+            Self::Fact(fact, _) => Some(fact),
+            Self::Own(..) => None,
+        }
+    }
+}
+
 // === impl Own ===
 
 impl Own {

@@ -145,7 +145,7 @@ impl Writer {
         let prunes = due && (self.options.keep_for.is_some() || self.options.keep_size.is_some());
         if !self.drafts.is_empty() || !self.fresh.is_empty() || prunes {
             let (link, begun) = self.write(&mut open, prunes)?;
-            self.drafts.clear();
+            self.facts.give_back(self.drafts.drain(..).filter_map(Draft::into_fact));
             self.fresh.clear();
             for (number, record) in begun {
                 if let Some(call) = self.calls.get_mut(&number) {
