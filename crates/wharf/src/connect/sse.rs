@@ -119,6 +119,7 @@ impl SseLink {
         if let Some(clerk) = self.0.clerk.get() {
             clerk.finished().await;
         }
+        self.0.target.endpoint.close();
     }
 }
 

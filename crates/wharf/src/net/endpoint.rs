@@ -50,6 +50,13 @@ impl Endpoint {
         self.way.as_ref().map(|(_, pool)| pool.host())
     }
 
+    /// Closes the connections that are not in use, and keeps none from now on.
+    pub(crate) fn close(&self) {
+        if let Some((_, pool)) = &self.way {
+            pool.close();
+        }
+    }
+
     /// Sends a request and waits for the head of its response. Dropping the future closes the request.
     ///
     /// Only requests for the permit's own origin are sent. A 307 or 308 within the origin is followed with the same

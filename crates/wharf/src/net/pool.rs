@@ -62,6 +62,8 @@ struct Kept {
     /// A connection of HTTP/2 is everybody's.
     shared: Option<http2::SendRequest<Full<Bytes>>>,
     keeper: Option<AbortHandle>,
+    /// Nothing is kept any more.
+    closed: bool,
 }
 
 struct Resting {
@@ -154,7 +156,11 @@ impl Pool {
         let (sender, connection) = http2.handshake(stream).await.map_err(broken)?;
         // It ends when the last sender is gone, and what was sent is answered.
         tokio::spawn(connection);
-        self.kept().shared = Some(sender.clone());
+        let mut kept = self.kept();
+        if !kept.closed {
+            kept.shared = Some(sender.clone());
+        }
+        drop(kept);
         Ok(Way::Shared(sender))
     }
 
@@ -181,7 +187,7 @@ impl Pool {
             return;
         }
         let mut kept = self.kept();
-        if kept.resting.len() >= self.limits.idle {
+        if kept.closed || kept.resting.len() >= self.limits.idle {
             return;
         }
         kept.resting.push(Resting { line, since: Instant::now() });
@@ -207,6 +213,20 @@ impl Pool {
             kept.keeper = None;
         }
         oldest
+    }
+
+    /// Closes all that rest, and keeps none from now on. What is under way goes on to its end.
+    pub(super) fn close(&self) {
+        let mut kept = self.kept();
+        kept.closed = true;
+        kept.resting.clear();
+        kept.shared = None;
+    }
+
+    /// How many rest.
+    #[cfg(test)]
+    pub(super) fn resting(&self) -> usize {
+        self.kept().resting.len()
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

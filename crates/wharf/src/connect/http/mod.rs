@@ -147,6 +147,7 @@ impl HttpLink {
         if let Some(clerk) = self.0.clerk.get() {
             clerk.finished().await;
         }
+        self.0.target.endpoint.close();
     }
 }
 
