@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::header::HeaderMap;
 use http::{Method, Response, StatusCode};
-use hyper::body::Incoming;
 use url::Url;
 
 use super::http::events::{Events, Resume, StreamEnd};
@@ -13,7 +12,7 @@ use super::http::{Clerk, Content, Office, Target, Unsent, answer, headers};
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
 use crate::error::{Error, StderrTail};
-use crate::net::read_body;
+use crate::net::{ResponseBody, read_body};
 use crate::text::Escaped;
 
 /// The stream of one server, and the place that messages are posted to.
@@ -42,7 +41,7 @@ impl SseLink {
             stderr: StderrTail::default(),
             retryable,
         };
-        let sent = target.send(Method::GET, headers::for_stream(&headers), Bytes::new());
+        let sent = target.send(Method::GET, || headers::for_stream(&headers), Bytes::new());
         let response = sent.await.map_err(|e| e.into_error(&inbox.server, "sse"))?;
         match response.status() {
             StatusCode::OK => {}
@@ -74,10 +73,8 @@ impl SseLink {
             return Err(fail("its stream does not begin with the event `endpoint`".into(), false));
         }
         let address = post_address(url, &String::from_utf8_lossy(&first.data)).map_err(|e| fail(e, false))?;
-        target.uri = address
-            .as_str()
-            .parse()
-            .map_err(|_| fail("the address it names cannot be requested".into(), false))?;
+        let unreadable = |_| fail("the address it names cannot be requested".into(), false);
+        target.uri = Some(address.as_str().parse().map_err(unreadable)?);
         Ok(Self::start(target, headers, inbox, events))
     }
 
@@ -122,6 +119,7 @@ impl SseLink {
         if let Some(clerk) = self.0.clerk.get() {
             clerk.finished().await;
         }
+        self.0.target.endpoint.close();
     }
 }
 
@@ -134,9 +132,8 @@ impl Drop for SseLink {
 // === impl Post ===
 
 impl Post {
-    async fn send(&self, frame: Bytes) -> Result<Response<Incoming>, Unsent> {
-        let headers = self.headers.clone();
-        self.target.send(Method::POST, headers, frame).await
+    async fn send(&self, frame: Bytes) -> Result<Response<ResponseBody>, Unsent> {
+        self.target.send(Method::POST, || self.headers.clone(), frame).await
     }
 
     fn queue(&self, frame: Vec<u8>) {

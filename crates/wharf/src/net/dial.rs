@@ -2,21 +2,16 @@
 //! A [`Vetted`] list is made only by judging, and only such a list is dialled: nothing is looked up in between.
 
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::Uri;
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tower_service::Service;
 
 use super::stream::Stream;
 use super::tls::Tls;
@@ -75,10 +70,10 @@ impl Connector {
         let connecting = async {
             let tcp = dial(host, self.vet(host, port).await?, self.keepalive).await?;
             if !secure {
-                return Ok(Stream::Clear(TokioIo::new(tcp)));
+                return Ok(Stream::clear(tcp));
             }
             let tls = self.tls.handshake(host, tcp, upgraded).await?;
-            Ok(Stream::Tls(Box::new(TokioIo::new(tls))))
+            Ok(Stream::tls(tls))
         };
         let late = |_| NetError::Timeout { host: Foreign::new(host), after: self.timeout };
         timeout(self.timeout, connecting).await.map_err(late)?
@@ -137,21 +132,6 @@ impl Reach {
             }
             _ => Ok(Vetted(vetted)),
         }
-    }
-}
-
-impl Service<Uri> for Connector {
-    type Response = Stream;
-    type Error = NetError;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, NetError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), NetError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connector = self.clone();
-        Box::pin(async move { connector.connect(&uri).await })
     }
 }
 

@@ -1,17 +1,19 @@
 //! In: requests for the origin of a permit. Out: their responses, after at most a few redirects within that origin.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Uri, header};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
 use url::Url;
 
-use super::NetError;
+use super::body::ResponseBody;
 use super::dial::Connector;
 use super::error::shown;
+use super::pool::{Address, Limits, Pool};
+use super::{IDLE_TIMEOUT, MAX_IDLE, NetError};
 use crate::policy::ConnectPermit;
 use crate::secret::SecretUrl;
 use crate::text::Foreign;
@@ -22,18 +24,20 @@ const MAX_REDIRECTS: usize = 3;
 /// One server's endpoint, with its connections. Cheap to clone; the clones share them.
 #[derive(Clone)]
 pub struct Endpoint {
-    client: Client<Connector, Full<Bytes>>,
     url: SecretUrl,
-    /// The same as requests name it, to know it again without reading it.
-    uri: Option<Uri>,
+    /// Its address as requests name it, and the connections that lead there. `None` if no request can name it.
+    way: Option<(Address, Arc<Pool>)>,
 }
 
 // === impl Endpoint ===
 
 impl Endpoint {
-    pub(super) fn new(client: Client<Connector, Full<Bytes>>, permit: &ConnectPermit) -> Self {
+    pub(super) fn new(connector: Connector, permit: &ConnectPermit) -> Self {
         let url = permit.url().clone();
-        Self { client, uri: url.expose().as_str().parse().ok(), url }
+        let limits = Limits { idle: MAX_IDLE, age: IDLE_TIMEOUT };
+        let way = url.expose().as_str().parse().ok();
+        let way = way.map(|uri: Uri| (Address::new(uri.clone()), Pool::new(connector, uri, limits)));
+        Self { url, way }
     }
 
     /// Where it is.
@@ -41,33 +45,58 @@ impl Endpoint {
         &self.url
     }
 
+    /// What its requests say in the header `Host`, where they have one.
+    pub(crate) fn host(&self) -> Option<&HeaderValue> {
+        self.way.as_ref().map(|(_, pool)| pool.host())
+    }
+
+    /// Closes the connections that are not in use, and keeps none from now on.
+    pub(crate) fn close(&self) {
+        if let Some((_, pool)) = &self.way {
+            pool.close();
+        }
+    }
+
     /// Sends a request and waits for the head of its response. Dropping the future closes the request.
     ///
     /// Only requests for the permit's own origin are sent. A 307 or 308 within the origin is followed with the same
     /// method, headers and body; every other redirect is an error, and its target is not contacted.
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, NetError> {
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<ResponseBody>, NetError> {
         let (parts, body) = request.into_parts();
-        let mut url = match self.uri.as_ref() == Some(&parts.uri) {
-            true => None,
-            false => Some(self.own(&parts.uri)?),
+        self.send_with(parts.method, Some(&parts.uri), || parts.headers.clone(), body).await
+    }
+
+    /// The same, with headers that are made for each request anew, as they are seldom needed twice. `None` is the
+    /// address of the permit itself.
+    pub(crate) async fn send_with(
+        &self,
+        method: Method,
+        uri: Option<&Uri>,
+        headers: impl Fn() -> HeaderMap,
+        body: impl Into<Full<Bytes>>,
+    ) -> Result<Response<ResponseBody>, NetError> {
+        let Some((home, pool)) = &self.way else {
+            return Err(NetError::OtherOrigin { to: shown(self.url.expose()) });
         };
-        let mut uri = parts.uri.clone();
+        let body = body.into();
+        let elsewhere = uri.filter(|uri| *uri != home.whole());
+        let mut url = elsewhere.map(|uri| self.own(uri)).transpose()?;
+        let mut other = elsewhere.map(|uri| Address::new(uri.clone()));
         let mut hops = 0;
         loop {
             let mut request = Request::new(body.clone());
-            *request.method_mut() = parts.method.clone();
-            *request.headers_mut() = parts.headers.clone();
-            *request.uri_mut() = uri;
-            let response =
-                self.client.request(request).await.map_err(|error| NetError::from_client(&error))?;
+            *request.method_mut() = method.clone();
+            *request.headers_mut() = headers();
+            let response = pool.send(other.as_ref().unwrap_or(home), request).await?;
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
             let from = url.as_ref().unwrap_or_else(|| self.url.expose());
             let to = self.follow(from, &response, hops)?;
+            response.into_body().skip();
             hops += 1;
             let unreadable = |_| NetError::Redirect { to: shown(&to), reason: UNREADABLE };
-            uri = to.as_str().parse().map_err(unreadable)?;
+            other = Some(Address::new(to.as_str().parse().map_err(unreadable)?));
             url = Some(to);
         }
     }
@@ -83,7 +112,7 @@ impl Endpoint {
         Ok(url)
     }
 
-    fn follow(&self, from: &Url, response: &Response<Incoming>, hops: usize) -> Result<Url, NetError> {
+    fn follow(&self, from: &Url, response: &Response<ResponseBody>, hops: usize) -> Result<Url, NetError> {
         let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
         let Some(mut to) = location.and_then(|location| from.join(location).ok()) else {
             return Err(NetError::Redirect { to: Foreign::new("nowhere"), reason: UNREADABLE });

@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use hyper::client::conn::TrySendError;
+
 use crate::error::{Error, StderrTail};
 use crate::names::ServerName;
 use crate::policy::address;
@@ -170,20 +172,13 @@ impl NetError {
         }
     }
 
-    /// Finds our own error in what the HTTP client says, or reads from it whether the request left.
-    pub(super) fn from_client(error: &hyper_util::client::legacy::Error) -> Self {
-        let mut cause: Option<&(dyn StdError + 'static)> = error.source();
-        while let Some(inner) = cause {
-            if let Some(ours) = inner.downcast_ref::<Self>() {
-                return ours.clone();
-            }
-            // hyper says "canceled" only of requests that it had not begun to write.
-            if inner.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled) {
-                return Self::NotSent;
-            }
-            cause = inner.source();
+    /// Reads from what the HTTP client says whether the request left.
+    pub(super) fn of_exchange<T>(error: TrySendError<T>) -> Self {
+        // A request that comes back was not begun; hyper also says "canceled" only of such.
+        if error.message().is_some() || error.error().is_canceled() {
+            return Self::NotSent;
         }
-        Self::Broken { reason: chain(error) }
+        Self::Broken { reason: chain(&error.into_error()) }
     }
 }
 

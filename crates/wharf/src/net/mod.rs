@@ -8,6 +8,9 @@ mod body;
 mod dial;
 mod endpoint;
 mod error;
+mod gate;
+mod line;
+mod pool;
 mod resolve;
 mod stream;
 #[cfg(test)]
@@ -20,10 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-
-pub use body::read_body;
+pub use body::{ResponseBody, read_body};
 pub(crate) use dial::reach;
 pub use endpoint::Endpoint;
 pub use error::NetError;
@@ -98,12 +98,6 @@ impl HttpClient {
     /// The endpoint that a permit names, with a connection pool of its own.
     pub fn for_permit(&self, permit: &ConnectPermit) -> Endpoint {
         let connector = Connector::new(permit, &self.options, self.tls.clone());
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(MAX_IDLE)
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .build(connector);
-        Endpoint::new(client, permit)
+        Endpoint::new(connector, permit)
     }
 }

@@ -1,4 +1,6 @@
-//! The private parts of net: which addresses are dialled.
+//! The private parts of net: which addresses are dialled, which connections are kept.
+
+mod pool;
 
 use std::future::Future;
 use std::io;

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
-use hyper::body::Incoming;
 
 use super::Unsent;
 use crate::connect::inbox::Inbox;
 use crate::connect::link::LinkFailure;
-use crate::net::read_body;
+use crate::net::{ResponseBody, read_body};
 use crate::text::Escaped;
 
 /// What a good answer holds.
@@ -25,18 +24,24 @@ const REFUSAL_READ: usize = 64 * 1024;
 const REFUSAL_SHOWN: usize = 300;
 
 pub(crate) fn content(headers: &HeaderMap) -> Content {
-    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-    let encoding = headers.get(CONTENT_ENCODING).map(text);
-    if let Some(encoding) = encoding.filter(|e| e != "identity") {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).to_ascii_lowercase();
+    let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    if let Some(encoding) = encoding.filter(|e| !e.eq_ignore_ascii_case(b"identity")) {
+        let encoding = text(encoding);
         return Content::Other(format!(
             "it is compressed with `{}`, which nobody asked for",
             Escaped(&encoding)
         ));
     }
-    let kind = headers.get(CONTENT_TYPE).map(text).unwrap_or_default();
-    match kind.split(';').next().unwrap_or_default().trim() {
-        "application/json" => Content::Json,
-        "text/event-stream" => Content::Events,
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if kind.eq_ignore_ascii_case(b"application/json") {
+        return Content::Json;
+    }
+    if kind.eq_ignore_ascii_case(b"text/event-stream") {
+        return Content::Events;
+    }
+    match text(kind).trim() {
         "" => Content::Other("it has no content type".into()),
         other => Content::Other(format!(
             "its content type is `{}`, not JSON or a stream of events",
@@ -64,7 +69,7 @@ pub(crate) async fn refusal(
     inbox: &Inbox,
     call: u64,
     in_session: bool,
-    response: Response<Incoming>,
+    response: Response<ResponseBody>,
 ) -> Result<(), LinkFailure> {
     let (head, body) = response.into_parts();
     let header = |name| {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 
+use crate::net::ResponseBody;
 use crate::wire::{SseEvent, SseParser};
 
 /// Events as they come, and where to go on when the stream breaks.
 pub(crate) struct Events {
-    body: Incoming,
+    body: ResponseBody,
     parser: SseParser,
     max: usize,
     /// Bytes since the last event: comments are not events, and a stream of nothing else is cut.
@@ -39,7 +39,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 
 impl Events {
-    pub(crate) fn new(body: Incoming, max: usize) -> Self {
+    pub(crate) fn new(body: ResponseBody, max: usize) -> Self {
         Self { body, parser: SseParser::new(max), max, idle: 0 }
     }
 

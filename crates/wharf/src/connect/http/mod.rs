@@ -18,9 +18,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response};
-use hyper::body::Incoming;
 use tokio::task::AbortHandle;
 
 pub(super) use self::answer::Content;
@@ -30,7 +29,7 @@ pub(super) use self::target::{Target, Unsent};
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
 use crate::mcp::{Era, Revision, method};
-use crate::net::{NetError, read_body};
+use crate::net::{NetError, ResponseBody, read_body};
 
 /// A Streamable HTTP endpoint.
 pub(crate) struct HttpLink(Arc<Core>);
@@ -53,6 +52,8 @@ struct Manner {
     era: Era,
     /// Of every POST.
     headers: HeaderMap,
+    /// Of a call of a tool: the same, and what such a call says besides.
+    call: HeaderMap,
     session: Option<HeaderValue>,
     /// How often the session was renewed.
     renewals: u64,
@@ -75,11 +76,14 @@ impl HttpLink {
     /// A link that speaks the modern era until a handshake is made. Nothing is sent yet.
     pub(crate) fn new(target: Target, mut headers: HeaderMap, inbox: Arc<Inbox>) -> Self {
         headers.insert(headers::VERSION, HeaderValue::from_static(Revision::NEWEST_MODERN.as_str()));
-        let manner = Manner { era: Era::Modern, headers, session: None, renewals: 0 };
+        if let Some(host) = target.endpoint.host() {
+            headers.entry(HOST).or_insert_with(|| host.clone());
+        }
+        let manner = Manner { era: Era::Modern, headers, call: HeaderMap::new(), session: None, renewals: 0 };
         Self(Arc::new(Core {
             target,
             inbox,
-            manner: ArcSwap::from_pointee(manner),
+            manner: ArcSwap::new(manner.prepared()),
             clerk: OnceLock::new(),
             greeting: tokio::sync::Mutex::default(),
             news: Mutex::new(None),
@@ -96,7 +100,7 @@ impl HttpLink {
             core.begin_session(&call.body).await;
         }
         let manner = core.manner.load_full();
-        let own = own_headers(&manner, out.method, out.name, out.headers)?;
+        let own = Own::new(manner.era, out.method, out.name, out.headers)?;
         match core.ask(&call, &manner, &own).await {
             Err(LinkFailure::SessionExpired) => {
                 let manner = Box::pin(core.renew(manner.renewals, call.id)).await?;
@@ -111,7 +115,7 @@ impl HttpLink {
     pub(crate) fn agreed(&self, revision: Revision) {
         let mut manner = Manner::clone(&self.0.manner.load());
         manner.headers.insert(headers::VERSION, HeaderValue::from_static(revision.as_str()));
-        self.0.manner.store(Arc::new(manner));
+        self.0.manner.store(manner.prepared());
         if let Ok(mut greeting) = self.0.greeting.try_lock() {
             greeting.revision = Some(revision);
         }
@@ -143,6 +147,7 @@ impl HttpLink {
         if let Some(clerk) = self.0.clerk.get() {
             clerk.finished().await;
         }
+        self.0.target.endpoint.close();
     }
 }
 
@@ -164,10 +169,8 @@ struct Call {
 
 impl Core {
     /// Sends a request and reads its answer.
-    async fn ask(&self, call: &Call, manner: &Manner, own: &HeaderMap) -> Result<(), LinkFailure> {
-        let mut headers = manner.headers.clone();
-        headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let response = self.target.send(Method::POST, headers, call.body.clone()).await;
+    async fn ask(&self, call: &Call, manner: &Manner, own: &Own) -> Result<(), LinkFailure> {
+        let response = self.target.send(Method::POST, || own.beside(manner), call.body.clone()).await;
         let response = response.map_err(answer::unreached)?;
         let session = response.headers().get(headers::SESSION).cloned();
         if !response.status().is_success() {
@@ -183,13 +186,20 @@ impl Core {
         self.receive(call.id, manner.era, response).await
     }
 
-    async fn receive(&self, call: u64, era: Era, response: Response<Incoming>) -> Result<(), LinkFailure> {
+    async fn receive(
+        &self,
+        call: u64,
+        era: Era,
+        response: Response<ResponseBody>,
+    ) -> Result<(), LinkFailure> {
         match answer::content(response.headers()) {
             Content::Json => match read_body(response.into_body(), self.inbox.limits.body).await {
                 Ok(body) => {
                     let wrong = self.inbox.take_for(call, body);
-                    let wrong = wrong.unwrap_or_else(|| "the HTTP answer holds no answer to it".into());
-                    self.inbox.refuse(call, wrong);
+                    if self.inbox.waits(call) {
+                        let wrong = wrong.unwrap_or_else(|| "the HTTP answer holds no answer to it".into());
+                        self.inbox.refuse(call, wrong);
+                    }
                 }
                 Err(e @ NetError::TooLarge { .. }) => self.inbox.refuse(call, e.to_string()),
                 Err(e) => return Err(LinkFailure::Lost(e.to_string())),
@@ -256,25 +266,64 @@ impl Core {
     }
 }
 
-/// What the modern era says in headers of one request.
-fn own_headers(
-    manner: &Manner,
-    method: &str,
-    name: Option<&str>,
-    mirrored: &[(String, String)],
-) -> Result<HeaderMap, LinkFailure> {
-    let mut own = HeaderMap::new();
-    if manner.era == Era::Modern {
-        own.insert(headers::METHOD, headers::value(method));
-        if let Some(name) = name {
-            own.insert(headers::NAME, headers::value(name));
+// === impl Manner ===
+
+impl Manner {
+    /// With what every call says made ready, so that a call says only what is its own.
+    fn prepared(mut self) -> Arc<Self> {
+        self.call = self.headers.clone();
+        if self.era == Era::Modern {
+            self.call.insert(headers::METHOD, HeaderValue::from_static(method::TOOLS_CALL));
+            self.call.insert(headers::NAME, HeaderValue::from_static(""));
         }
+        Arc::new(self)
     }
-    for (name, value) in mirrored {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-            LinkFailure::NotSent(format!("`{}` is not the name of a header", name.escape_debug()))
-        })?;
-        own.insert(name, headers::value(value));
+}
+
+/// What one request says in headers of its own.
+struct Own {
+    /// What it asks, if that is not to call a tool, and what it is about. Only in the modern era.
+    modern: Option<(Option<HeaderValue>, Option<HeaderValue>)>,
+    mirrored: Vec<(HeaderName, HeaderValue)>,
+}
+
+// === impl Own ===
+
+impl Own {
+    fn new(
+        era: Era,
+        asked: &str,
+        name: Option<&str>,
+        mirrored: &[(String, String)],
+    ) -> Result<Self, LinkFailure> {
+        let modern = (era == Era::Modern).then(|| {
+            let other = (asked != method::TOOLS_CALL).then(|| headers::value(asked));
+            (other, name.map(headers::value))
+        });
+        let mirrored = mirrored.iter().map(|(name, value)| {
+            let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+                LinkFailure::NotSent(format!("`{}` is not the name of a header", name.escape_debug()))
+            })?;
+            Ok((key, headers::value(value)))
+        });
+        Ok(Self { modern, mirrored: mirrored.collect::<Result<_, LinkFailure>>()? })
     }
-    Ok(own)
+
+    /// All headers of the request.
+    fn beside(&self, manner: &Manner) -> HeaderMap {
+        let mut all = manner.call.clone();
+        if let Some((method, name)) = &self.modern {
+            if let Some(method) = method {
+                all.insert(headers::METHOD, method.clone());
+            }
+            match name {
+                Some(name) => drop(all.insert(headers::NAME, name.clone())),
+                None => drop(all.remove(headers::NAME)),
+            }
+        }
+        for (name, value) in &self.mirrored {
+            all.insert(name.clone(), value.clone());
+        }
+        all
+    }
 }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::Uri;
-
 use super::{HttpLink, Target, headers};
 use crate::config::{Remote, ServerConfig};
 use crate::connect::berth::Dock;
@@ -82,14 +80,13 @@ impl Dock {
         let permit = self.policy.now().permit_connect(&config.name, remote, &config.origin)?;
         self.warn(config, permit.warnings());
         let endpoint = self.net.for_permit(&permit);
-        let uri: Uri =
-            permit.url().expose().as_str().parse().map_err(|_| {
-                Error::config(format!("server `{}`: its `url` cannot be requested", config.name))
-            })?;
+        if endpoint.host().is_none() {
+            return Err(Error::config(format!("server `{}`: its `url` cannot be requested", config.name)));
+        }
         let pass = self.pass(config);
         if let Some(pass) = &pass {
             Box::pin(pass.look_up()).await?;
         }
-        Ok(Target { endpoint, uri, pass })
+        Ok(Target { endpoint, uri: None, pass })
     }
 }

@@ -41,7 +41,7 @@ impl Core {
         manner.era = Era::Legacy;
         manner.headers.remove(headers::VERSION);
         manner.set_session(None);
-        self.manner.store(Arc::new(manner));
+        self.manner.store(manner.prepared());
         self.clerk.get_or_init(|| Clerk::start(Arc::clone(&self.inbox), Arc::clone(self)));
         let back = Arc::downgrade(self);
         self.inbox.answer_through(move |frame| {
@@ -57,7 +57,7 @@ impl Core {
     pub(super) fn keep_session(&self, session: Option<HeaderValue>) {
         let mut manner = Manner::clone(&self.manner.load());
         manner.set_session(session);
-        self.manner.store(Arc::new(manner));
+        self.manner.store(manner.prepared());
     }
 
     /// Tells the server that the handshake is over, and waits until it knows: what comes next must not overtake this.
@@ -73,7 +73,7 @@ impl Core {
 
     /// Posts a message that has no answer.
     async fn deliver(&self, manner: &Manner, frame: Bytes) -> Result<(), LinkFailure> {
-        let sent = self.target.send(Method::POST, manner.headers.clone(), frame).await;
+        let sent = self.target.send(Method::POST, || manner.headers.clone(), frame).await;
         let response = sent.map_err(answer::unreached)?;
         let status = response.status();
         // Read, so that the connection can be used again.
@@ -116,7 +116,7 @@ impl Core {
             });
             return Err(LinkFailure::SessionExpired);
         }
-        let fresh = Arc::new(fresh);
+        let fresh = fresh.prepared();
         self.manner.store(Arc::clone(&fresh));
         drop(greeting);
         drop(self.hear_news(Arc::clone(&fresh)));
@@ -136,7 +136,7 @@ impl Core {
     ) -> Result<Option<HeaderValue>, String> {
         let mut headers = manner.headers.clone();
         headers.remove(headers::VERSION);
-        let sent = self.target.send(Method::POST, headers, frame.clone()).await;
+        let sent = self.target.send(Method::POST, || headers.clone(), frame.clone()).await;
         let response = sent.map_err(|e| e.to_string())?;
         if !response.status().is_success() {
             return Err(format!("HTTP status {}", response.status().as_u16()));
@@ -196,7 +196,7 @@ impl Core {
             Some(Err(_)) => return Ok(None),
             None => {}
         }
-        let response = self.target.send(Method::GET, headers, Bytes::new()).await;
+        let response = self.target.send(Method::GET, || headers.clone(), Bytes::new()).await;
         let response = response.map_err(|e| e.to_string())?;
         if response.status().is_server_error() {
             return Err(format!("HTTP status {}", response.status().as_u16()));

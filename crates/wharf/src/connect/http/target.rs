@@ -8,21 +8,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http::{Method, Response, StatusCode, Uri};
 
 use super::{LAST_WORDS, headers};
 use crate::connect::auth::{Challenge, Pass, Shown};
 use crate::error::Error;
 use crate::names::ServerName;
-use crate::net::{Endpoint, NetError};
+use crate::net::{Endpoint, NetError, ResponseBody};
 
 /// Where requests go.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) endpoint: Endpoint,
-    pub(crate) uri: Uri,
+    /// Another address there than that of the endpoint itself.
+    pub(crate) uri: Option<Uri>,
     /// What they show there, where somebody can log in.
     pub(crate) pass: Option<Arc<Pass>>,
 }
@@ -39,35 +38,37 @@ pub(crate) enum Unsent {
 // === impl Target ===
 
 impl Target {
+    /// Sends a request with the headers that are made for it, or made again.
     pub(crate) async fn send(
         &self,
         method: Method,
-        headers: HeaderMap,
+        headers: impl Fn() -> HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Incoming>, Unsent> {
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = headers;
+    ) -> Result<Response<ResponseBody>, Unsent> {
         match &self.pass {
-            None => self.endpoint.send(request).await.map_err(Unsent::Net),
-            Some(pass) => self.send_with(pass, request).await,
+            None => {
+                self.endpoint.send_with(method, self.uri.as_ref(), headers, body).await.map_err(Unsent::Net)
+            }
+            Some(pass) => self.send_with(pass, method, headers, body).await,
         }
     }
 
     async fn send_with(
         &self,
         pass: &Arc<Pass>,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Unsent> {
+        method: Method,
+        headers: impl Fn() -> HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, Unsent> {
         let barred = |error| Unsent::Barred(Box::new(error));
         let shown = pass.show().await.map_err(barred)?;
-        let mut response = self.show(request.clone(), shown.as_deref()).await?;
+        let mut response = self.show(&method, &headers, &body, shown.as_deref()).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             let challenge = Challenge::read(response.headers());
             let newer = Box::pin(pass.refused(shown.as_deref(), challenge)).await.map_err(barred)?;
             if let Some(newer) = newer {
-                response = self.show(request, Some(&newer)).await?;
+                response.into_body().skip();
+                response = self.show(&method, &headers, &body, Some(&newer)).await?;
             }
         }
         if response.status() == StatusCode::FORBIDDEN
@@ -81,20 +82,27 @@ impl Target {
 
     async fn show(
         &self,
-        mut request: Request<Full<Bytes>>,
+        method: &Method,
+        headers: &impl Fn() -> HeaderMap,
+        body: &Bytes,
         shown: Option<&Shown>,
-    ) -> Result<Response<Incoming>, Unsent> {
-        if let Some(shown) = shown {
-            request.headers_mut().insert(AUTHORIZATION, shown.header.clone());
-        }
-        self.endpoint.send(request).await.map_err(Unsent::Net)
+    ) -> Result<Response<ResponseBody>, Unsent> {
+        let headers = || {
+            let mut headers = headers();
+            if let Some(shown) = shown {
+                headers.insert(AUTHORIZATION, shown.header.clone());
+            }
+            headers
+        };
+        let sent = self.endpoint.send_with(method.clone(), self.uri.as_ref(), headers, body.clone());
+        sent.await.map_err(Unsent::Net)
     }
 
     /// Ends a session, if the server is willing; nobody waits for its consent.
     pub(super) async fn end_session(self, post: HeaderMap, session: HeaderValue) {
         let mut headers = headers::for_end(&post);
         headers.insert(headers::SESSION, session);
-        let sent = self.send(Method::DELETE, headers, Bytes::new());
+        let sent = self.send(Method::DELETE, || headers.clone(), Bytes::new());
         let _ = tokio::time::timeout(LAST_WORDS, sent).await;
     }
 }

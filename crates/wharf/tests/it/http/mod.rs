@@ -6,6 +6,7 @@ mod failures;
 mod legacy;
 mod modern;
 mod offers;
+mod pooled;
 pub(crate) mod server;
 
 use std::sync::Arc;
