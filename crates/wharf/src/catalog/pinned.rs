@@ -196,7 +196,10 @@ pub(super) fn era(revision: Revision) -> &'static str {
 
 /// A part of the file without the whitespace that is the file's.
 pub(super) fn checked(json: &Json) -> Result<Json, String> {
-    Json::parse(canonical::compact(json), DEPTH).map_err(|e| e.to_string())
+    let mut text = canonical::compact(json);
+    // It is kept, and the file's whitespace is more than half of it.
+    text.shrink_to_fit();
+    Json::parse(text, DEPTH).map_err(|e| e.to_string())
 }
 
 // === impl Definitions ===

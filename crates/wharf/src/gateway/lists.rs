@@ -63,24 +63,29 @@ impl Lists {
 /// Every page of the tools.
 fn build(snapshot: &Snapshot, apps: bool) -> Vec<Json> {
     let named = |route: &Route| renamed(&route.tool.raw, "name", (route.tool.name.as_str(), &route.public));
-    let shown = snapshot.tools().iter().filter(|route| apps || !route.tool.app_only);
-    paged("tools", &shown.map(named).collect::<Vec<_>>())
+    let shown: Vec<&Route> = snapshot.tools().iter().filter(|route| apps || !route.tool.app_only).collect();
+    pages("tools", &shown, |route| named(route))
 }
 
 /// A list cut into pages; at least one.
 pub(super) fn paged(key: &'static str, items: &[Json]) -> Vec<Json> {
-    let mut chunks: Vec<&[Json]> = items.chunks(PAGE).collect();
+    pages(key, items, Json::clone)
+}
+
+/// The same, of items that are made one at a time: a list may be long, and it is not needed twice.
+fn pages<T>(key: &'static str, items: &[T], make: impl Fn(&T) -> Json) -> Vec<Json> {
+    let mut chunks: Vec<&[T]> = items.chunks(PAGE).collect();
     if chunks.is_empty() {
         chunks.push(&[]);
     }
     let last = chunks.len() - 1;
-    let page = |(number, items): (usize, &[Json])| {
+    let page = |(number, items): (usize, &[T])| {
         let mut page = Members::new();
-        page.json(key, &Json::of(items));
+        page.array(key, items.iter().map(&make));
         if number < last {
             page.text("nextCursor", &format!("p{}", number + 1));
         }
-        page.to_json().with_outline()
+        page.into_json().with_outline()
     };
     chunks.into_iter().enumerate().map(page).collect()
 }

@@ -91,13 +91,20 @@ impl Scope {
 
     /// Shows what a server offers, unless it was taken away in the meantime.
     pub(super) fn publish(&self, server: &Arc<Server>, offered: ServerTools) {
-        if server.view.is_some() {
-            return self.publish_view(server, offered);
+        self.publish_all(vec![(Arc::clone(server), offered)]);
+    }
+
+    /// The same for several servers of this scope at once.
+    pub(super) fn publish_all(&self, mut all: Vec<(Arc<Server>, ServerTools)>) {
+        for (server, offered) in all.extract_if(.., |(server, _)| server.view.is_some()) {
+            self.publish_view(&server, offered);
+        }
+        if all.is_empty() {
+            return;
         }
         let _one_at_a_time = self.docking.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.owns(server) {
-            self.registry.replace(offered);
-        }
+        let own = all.into_iter().filter(|(server, _)| self.owns(server));
+        self.registry.replace_all(own.map(|(_, offered)| offered));
     }
 
     /// The scope that a server belongs to: this one, or the shared one. A view is its caller's.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use super::peer::HostPeer;
+use super::scope::Scope;
 use super::server::{Seen, Server};
 use super::shelf::Shelf;
 use super::{Everywhere, Host, Listing, STARTING};
@@ -17,6 +18,7 @@ use crate::catalog::{self, ListKind, Offered};
 use crate::connect::Connection;
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate};
+use crate::registry::ServerTools;
 use crate::wire::Json;
 
 /// How long a server that is connected may take to tell its list, if there is an older one to show instead.
@@ -43,22 +45,33 @@ impl Host {
     /// among the failed.
     pub async fn known_tools(&self) -> Listing {
         let servers: Vec<_> = self.scope.all_servers().into_iter().filter(|s| s.config.enabled).collect();
-        let looks = servers.into_iter().map(|server| async move {
+        let looks = servers.into_iter().enumerate().map(|(place, server)| async move {
             let server = self.scope.settled(server).await;
-            let home = self.scope.home(&server);
-            let (seen, error) = known_tools(&server, &home.peer).await;
-            let rejected = seen.map(|seen| {
-                home.publish(&server, seen.offered);
-                seen.rejected
-            });
-            (server, rejected, error)
+            let (seen, error) = known_tools(&server, &self.scope.home(&server).peer).await;
+            (place, server, seen, error)
         });
-        let mut answers = futures_util::stream::iter(looks).buffered(STARTING);
+        // What is known of many servers is there at once, and is shown at once: names are given to all tools each time.
+        let mut answers = futures_util::stream::iter(looks).buffer_unordered(STARTING).ready_chunks(STARTING);
+        let mut told = Vec::new();
+        while let Some(chunk) = answers.next().await {
+            let mut homes: Vec<(&Scope, Vec<(Arc<Server>, ServerTools)>)> = Vec::new();
+            for (place, server, seen, error) in chunk {
+                let (name, home) = (server.config.name.clone(), self.scope.home(&server));
+                let (offered, rejected) = seen.map(|seen| (seen.offered, seen.rejected)).unzip();
+                told.push((place, name, rejected, error));
+                let Some(offered) = offered else { continue };
+                match homes.iter_mut().find(|(known, _)| std::ptr::eq(*known, home)) {
+                    Some((_, all)) => all.push((server, offered)),
+                    None => homes.push((home, vec![(server, offered)])),
+                }
+            }
+            homes.into_iter().for_each(|(home, all)| home.publish_all(all));
+        }
+        told.sort_by_key(|(place, ..)| *place);
         let (mut failed, mut all_rejected) = (Vec::new(), Vec::new());
-        while let Some((server, rejected, error)) = answers.next().await {
-            let name = &server.config.name;
-            failed.extend(error.map(|error| (name.clone(), error)));
+        for (_, name, rejected, error) in told {
             all_rejected.extend(rejected.iter().flat_map(|r| r.iter()).map(|r| (name.clone(), r.clone())));
+            failed.extend(error.map(|error| (name, error)));
         }
         Listing { snapshot: self.scope.snapshot(), failed, rejected: all_rejected }
     }

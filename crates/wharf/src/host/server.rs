@@ -183,7 +183,13 @@ impl Server {
                     ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)
                 });
             }
-            let seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected);
+            let mut seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected);
+            // What is the same is not kept twice: others still hold what was known before.
+            if let Some(last) =
+                self.tools.last().filter(|l| l.offered.fingerprint == seen.offered.fingerprint)
+            {
+                seen.offered.tools = last.offered.tools;
+            }
             if let (Some(_), Some(last)) = (&self.view, self.tools.last()) {
                 differs = last.offered.fingerprint != seen.offered.fingerprint;
             }

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::header::{self, HeaderRule};
 use crate::names::ToolName;
@@ -60,23 +61,28 @@ impl Tool {
             name: String,
             title: Option<String>,
             description: Option<String>,
-            input_schema: Json,
-            output_schema: Option<Json>,
+            #[serde(rename = "inputSchema")]
+            _input_schema: IgnoredAny,
+            #[serde(rename = "outputSchema")]
+            _output_schema: Option<IgnoredAny>,
             annotations: Option<Annotations>,
         }
         let shape: Shape = raw.to().map_err(|e| format!("its definition cannot be read: {e}"))?;
         let name = ToolName::parse(&shape.name).map_err(|e| e.to_string())?;
-        let root = shape.input_schema.member("type");
+        // They share the bytes of the whole.
+        let [input_schema, output_schema] = raw.pick(["inputSchema", "outputSchema"]);
+        let input_schema = input_schema.unwrap_or_else(Json::null);
+        let root = input_schema.member("type");
         if root.is_none_or(|t| t.as_str() != "\"object\"") {
             return Err("its `inputSchema` is not an object schema (`\"type\": \"object\"`)".into());
         }
-        let headers = header::read_rules(&shape.input_schema);
+        let headers = header::read_rules(&input_schema);
         Ok(Self {
             name,
             title: shape.title.map(Foreign::from),
             description: shape.description.map(Foreign::from),
-            input_schema: shape.input_schema,
-            output_schema: shape.output_schema.filter(|s| !s.is_null()),
+            input_schema,
+            output_schema: output_schema.filter(|s| !s.is_null()),
             annotations: shape.annotations.unwrap_or_default(),
             headers,
             app_only: is_app_only(&raw),

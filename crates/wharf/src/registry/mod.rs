@@ -129,17 +129,29 @@ impl Registry {
     /// Puts what a server offers in the place of what it offered before. With the same configuration and fingerprint
     /// nothing changes.
     pub fn replace(&self, offered: ServerTools) -> Arc<Snapshot> {
+        self.replace_all([offered])
+    }
+
+    /// The same for several servers at once.
+    pub fn replace_all(&self, all: impl IntoIterator<Item = ServerTools>) -> Arc<Snapshot> {
         let mut offers = self.lock();
-        let key = (Source::Mcp, offered.config.name.clone());
-        if let Some(Some(Offer::Server(known))) = offers.get(&key)
-            && Arc::ptr_eq(&known.config, &offered.config)
-            && known.fingerprint == offered.fingerprint
-        {
-            drop(offers);
-            return self.snapshot();
+        let mut changed = false;
+        for offered in all {
+            let key = (Source::Mcp, offered.config.name.clone());
+            if let Some(Some(Offer::Server(known))) = offers.get(&key)
+                && Arc::ptr_eq(&known.config, &offered.config)
+                && known.fingerprint == offered.fingerprint
+            {
+                continue;
+            }
+            offers.insert(key, Some(Offer::Server(offered)));
+            changed = true;
         }
-        offers.insert(key, Some(Offer::Server(offered)));
-        self.rebuild(&offers)
+        if changed {
+            return self.rebuild(&offers);
+        }
+        drop(offers);
+        self.snapshot()
     }
 
     /// Puts a set of the program's own functions in the place of what it was before. They keep their names, after the

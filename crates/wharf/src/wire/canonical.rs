@@ -58,7 +58,9 @@ pub(crate) fn pretty(json: &Json) -> String {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves.map(|half| char::from(DIGITS[usize::from(half)])).collect()
 }
 
 /// A token without characters that cannot be seen.
@@ -126,37 +128,39 @@ impl<'a> Walk<'a> {
 
     /// The length of the string that starts here, quotes included.
     fn string(&self) -> usize {
-        let mut escaped = false;
-        let ends = |b: &u8| {
-            let ends = *b == b'"' && !escaped;
-            escaped = *b == b'\\' && !escaped;
-            ends
-        };
         let rest = &self.text[self.at + 1..];
-        rest.iter().position(ends).map_or(rest.len() + 1, |end| end + 2)
+        let mut from = 0;
+        while let Some(at) = rest.get(from..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+            if rest[from + at] == b'"' {
+                return from + at + 2;
+            }
+            // Whatever a backslash stands before does not end the string.
+            from += at + 2;
+        }
+        rest.len() + 1
     }
 
     /// Writes the value that comes next with the members of every object sorted by key. Twins stay, in their order.
     fn sorted(&mut self, out: &mut Vec<u8>) {
         match self.token() {
             Some(b"{") => {
-                let mut members: Vec<(Cow<'_, [u8]>, Vec<u8>)> = Vec::new();
+                let (mut members, mut values) = (Vec::new(), Vec::new());
                 while let Some(key) = self.token().filter(|token| *token != b"}") {
                     if key == b"," {
                         continue;
                     }
                     self.token();
-                    let mut value = Vec::new();
-                    self.sorted(&mut value);
-                    members.push((respelt(key), value));
+                    let start = values.len();
+                    self.sorted(&mut values);
+                    members.push((respelt(key), start..values.len()));
                 }
                 members.sort_by(|(one, _), (other, _)| one.cmp(other));
                 out.push(b'{');
-                for (place, (key, value)) in members.iter().enumerate() {
+                for (place, (key, value)) in members.into_iter().enumerate() {
                     out.extend_from_slice(if place == 0 { b"" } else { b"," });
-                    out.extend_from_slice(key);
+                    out.extend_from_slice(&key);
                     out.push(b':');
-                    out.extend_from_slice(value);
+                    out.extend_from_slice(&values[value]);
                 }
                 out.push(b'}');
             }

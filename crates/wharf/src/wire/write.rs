@@ -83,6 +83,18 @@ impl Members {
         self
     }
 
+    /// Adds a member that is an array of these values, each of which is made when its turn comes.
+    pub fn array(&mut self, key: &'static str, items: impl IntoIterator<Item = Json>) -> &mut Self {
+        self.key(key);
+        self.0.push(b'[');
+        for (place, item) in items.into_iter().enumerate() {
+            self.0.extend_from_slice(if place == 0 { b"" } else { b"," });
+            self.0.extend_from_slice(item.bytes());
+        }
+        self.0.push(b']');
+        self
+    }
+
     /// Adds other members. None of their keys may be here already.
     pub fn append(&mut self, others: &Self) -> &mut Self {
         if !self.0.is_empty() && !others.0.is_empty() {
@@ -116,6 +128,15 @@ impl Members {
         self.write(&mut out);
         // Written from checked parts and escaped strings, so there is nothing to check again.
         Json::joined(out)
+    }
+
+    /// The same of members that are many and to be kept: they are not copied, and take no more room than they need.
+    pub fn into_json(self) -> Json {
+        let Self(mut text) = self;
+        text.insert(0, b'{');
+        text.push(b'}');
+        text.shrink_to_fit();
+        Json::joined(text)
     }
 
     /// The members as they stand in a message.

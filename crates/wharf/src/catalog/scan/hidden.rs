@@ -19,6 +19,8 @@ enum Kind {
 /// White space in a row that pushes what follows out of sight: spaces, or line breaks.
 const FAR: usize = 100;
 const FAR_LINES: usize = 20;
+/// A run of base64 that is no word any more.
+const LONG: usize = 80;
 /// So many zero-width characters in one string are a message.
 const MESSAGE: usize = 8;
 
@@ -28,11 +30,25 @@ pub(super) fn hits(text: &str) -> Vec<Hit> {
         characters(text, &mut hits);
     }
     if text.len() >= FAR_LINES {
-        padding(text, &mut hits);
+        // Most texts have no such run of bytes, which is soon seen; whatever is not ASCII may be a space.
+        if has_run(text, FAR_LINES, |b| b.is_ascii_whitespace() || b == 0x0b || !b.is_ascii()) {
+            padding(text, &mut hits);
+        }
         comments(text, &mut hits);
-        encoded(text, &mut hits);
+        if has_run(text, LONG, is_base64) {
+            encoded(text, &mut hits);
+        }
     }
     hits
+}
+
+/// Whether so many such bytes stand in a row.
+fn has_run(text: &str, length: usize, is_it: impl Fn(u8) -> bool) -> bool {
+    let mut run = 0;
+    text.bytes().any(|b| {
+        run = if is_it(b) { run + 1 } else { 0 };
+        run >= length
+    })
 }
 
 fn characters(text: &str, hits: &mut Vec<Hit>) {
@@ -140,6 +156,9 @@ fn padding(text: &str, hits: &mut Vec<Hit>) {
 
 /// Comments, which a renderer leaves out and a model reads.
 fn comments(text: &str, hits: &mut Vec<Hit>) {
+    if memchr::memchr2(b'<', b'[', text.as_bytes()).is_none() {
+        return;
+    }
     for open in ["<!--", "[comment]: #", "[//]: #"] {
         if let Some(start) = text.find(open) {
             let range = start..start + open.len();
@@ -150,10 +169,10 @@ fn comments(text: &str, hits: &mut Vec<Hit>) {
 
 /// A long run of base64, which a model can read and a person cannot.
 fn encoded(text: &str, hits: &mut Vec<Hit>) {
-    const LONG: usize = 80;
+    let in_run = |c: char| u8::try_from(c).is_ok_and(is_base64);
     let mut from = 0;
-    while let Some(start) = text[from..].find(is_base64).map(|at| from + at) {
-        let end = text[start..].find(|c| !is_base64(c)).map_or(text.len(), |at| start + at);
+    while let Some(start) = text[from..].find(in_run).map(|at| from + at) {
+        let end = text[start..].find(|c| !in_run(c)).map_or(text.len(), |at| start + at);
         let run = &text[start..end];
         let has = |test: fn(&u8) -> bool| run.as_bytes().iter().any(test);
         if run.len() >= LONG
@@ -167,6 +186,6 @@ fn encoded(text: &str, hits: &mut Vec<Hit>) {
     }
 }
 
-fn is_base64(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "+/=".contains(c)
+fn is_base64(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=')
 }

@@ -7,6 +7,7 @@
 mod hidden;
 mod names;
 mod secrets;
+mod sieve;
 mod strings;
 mod strip;
 mod words;
@@ -148,11 +149,14 @@ pub fn result(server: &ServerName, tool: &str, raw: &Json) -> Vec<Finding> {
 impl Reading<'_> {
     fn json(&self, raw: &Json) -> Vec<Finding> {
         let mut findings = Vec::new();
-        strings::each(raw, |pointer, text| {
+        let read = strings::each(raw, |pointer, text| {
             if findings.len() < MOST {
                 findings.extend(self.text(pointer, text));
             }
         });
+        if read.is_err() {
+            findings = self.text("", raw.as_str()).collect();
+        }
         findings.truncate(MOST);
         findings
     }

@@ -9,23 +9,30 @@ pub(super) const RULE: &str = "secret.value";
 /// So many different characters has no placeholder: `ghp_xxxxxxxxxxxxxxxx` is none.
 const VARIED: usize = 10;
 
+/// No credential is shorter.
+const SHORTEST: usize = 16;
+
 pub(super) fn hits(text: &str) -> Vec<Hit> {
     let mut hits = Vec::new();
-    if let Some(start) = text.find("-----BEGIN ")
+    if text.len() < SHORTEST {
+        return hits;
+    }
+    if let Some(start) = memchr::memchr(b'-', text.as_bytes()).and_then(|_| text.find("-----BEGIN "))
         && text[start..].lines().next().is_some_and(|line| line.contains("PRIVATE KEY"))
     {
         let end = text[start..].find("-----END").map_or(text.len(), |at| start + at);
         hits.push(Hit { rule: RULE, severity: Severity::High, range: start..end });
     }
-    let in_word = |c: char| c.is_ascii_alphanumeric() || "_-.+/~".contains(c);
+    // Words are ASCII, so bytes will do.
+    let in_word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'+' | b'/' | b'~');
     let mut from = 0;
-    while let Some(start) = text[from..].find(in_word).map(|at| from + at) {
-        let end = text[start..].find(|c| !in_word(c)).map_or(text.len(), |at| start + at);
-        let word = &text[start..end];
-        if word.len() >= 16 && is_credential_value(word) && varied(word) {
-            hits.push(Hit { rule: RULE, severity: Severity::High, range: start..end });
+    for word in text.as_bytes().split(|b| !in_word(b)) {
+        let range = from..from + word.len();
+        from = range.end + 1;
+        let is_it = |word: &&str| is_credential_value(word) && varied(word);
+        if word.len() >= SHORTEST && text.get(range.clone()).is_some_and(|word| is_it(&word)) {
+            hits.push(Hit { rule: RULE, severity: Severity::High, range });
         }
-        from = end;
     }
     hits
 }

@@ -39,8 +39,8 @@ pub fn strip(raw: &Json) -> Json {
     }
     let Ok(value) = raw.to::<Value>() else { return raw.clone() };
     let mut found = false;
-    super::strings::each(raw, |_, text| found |= hides(text));
-    if found { Json::of(&clean(value)) } else { raw.clone() }
+    let read = super::strings::each(raw, |_, text| found |= hides(text));
+    if found && read.is_ok() { Json::of(&clean(value)) } else { raw.clone() }
 }
 
 fn clean(value: Value) -> Value {

@@ -3,39 +3,28 @@
 //! A rule is a few words that must come in this order, not too far apart, each with its synonyms. Text is folded first:
 //! without what hides in it, look-alike letters as what they look like, in lower case.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::names::folded;
+use super::sieve::{Groups, Sieve, Sought};
 use super::{Hit, Severity};
 use crate::text::is_unsafe_to_show;
 
 /// A word of a text, folded, and where it stands.
-pub(super) struct Token {
-    pub(super) text: String,
+pub(super) struct Token<'a> {
+    pub(super) text: Cow<'a, str>,
     pub(super) range: Range<usize>,
 }
 
 /// Words in order, each within so many words of the one before it.
-struct Phrase {
-    rule: &'static str,
-    severity: Severity,
-    within: usize,
+pub(super) struct Phrase {
+    pub(super) rule: &'static str,
+    pub(super) severity: Severity,
+    pub(super) within: usize,
     /// Synonyms are parted by spaces; `*` at the end stands for any ending; `@` is an address, `~` a file with secrets.
-    words: &'static [&'static str],
-}
-
-/// A phrase, ready to be looked for.
-struct Sought {
-    phrase: &'static Phrase,
-    words: Vec<Wanted>,
-}
-
-/// One of several words.
-struct Wanted {
-    /// With which bytes they begin.
-    begins: [bool; 256],
-    synonyms: Vec<&'static str>,
+    pub(super) words: &'static [&'static str],
 }
 
 /// No more of a text is looked at: a description of this length is none.
@@ -51,7 +40,7 @@ const HAND: &str = "send* post* forward* upload* transmit* submit* deliver* copy
 const MATTER: &str = "conversation* chat* history message* prompt* environment credential* secret* key* password* token* content* \
     file* result* detail* data output* document* line* argument*";
 
-static PHRASES: [Phrase; 30] = [
+pub(super) static PHRASES: [Phrase; 30] = [
     high(
         "model.override",
         5,
@@ -151,14 +140,14 @@ static PHRASES: [Phrase; 30] = [
 ];
 
 /// What only a result can do: pass itself off as ours.
-static IMITATIONS: [Phrase; 3] = [
+pub(super) static IMITATIONS: [Phrase; 3] = [
     medium("result.imitation", 6, &["approved granted passed allowed", "policy gateway operator consent"]),
     medium("result.imitation", 6, &["policy gateway operator consent", "approved granted passed allowed"]),
     medium("result.imitation", 6, &["wharf", "approved allowed confirmed policy"]),
 ];
 
 /// Marks by which providers part the roles of a conversation, and tags that pass for them.
-const MARKUP: [&str; 20] = [
+pub(super) const MARKUP: [&str; 20] = [
     "<important",
     "</important",
     "<system",
@@ -181,9 +170,10 @@ const MARKUP: [&str; 20] = [
     "system note:",
 ];
 /// Somebody is spoken to who does not read descriptions.
-const CALLED: [&str; 6] = ["assistant:", "assistant,", "(ai:", "\nai:", "ai assistant:", "dear ai"];
+pub(super) const CALLED: [&str; 6] =
+    ["assistant:", "assistant,", "(ai:", "\nai:", "ai assistant:", "dear ai"];
 /// Files in which secrets are.
-const FILES: [&str; 22] = [
+pub(super) const FILES: [&str; 22] = [
     ".ssh",
     "id_rsa",
     "id_ed25519",
@@ -207,58 +197,48 @@ const FILES: [&str; 22] = [
     "claude_desktop_config",
     "keychain-db",
 ];
+/// One of them is in the name of each.
+pub(super) const SIGNS: [u8; 4] = *b"._/-";
+
+static SIEVE: LazyLock<Sieve> = LazyLock::new(Sieve::new);
 
 pub(super) fn hits(text: &str, is_result: bool) -> Vec<Hit> {
     let text = &text[..text.floor_char_boundary(LONGEST)];
     let mut hits = Vec::new();
     // A single word is no instruction, and most strings of a schema are one.
-    if !text.contains(|c: char| c.is_whitespace() || "<[".contains(c)) {
+    if is_one_word(text) {
         return hits;
     }
-    markup(text, &mut hits);
+    let sieve = &*SIEVE;
+    sieve.markup(text, &mut hits);
     let words = tokens(text);
-    let (anywhere, in_results) = &*SOUGHT;
-    hits.extend(anywhere.iter().filter_map(|sought| sought.find(&words)));
+    let groups: Vec<Groups> = words.iter().map(|word| sieve.groups(&word.text)).collect();
+    let there = groups.iter().fold(0, |there, groups| there | groups);
+    let mut look = |phrases: &[Sought]| {
+        let may_be = phrases.iter().filter(|sought| sought.all & !there == 0);
+        hits.extend(may_be.filter_map(|sought| sought.find(&words, &groups)));
+    };
+    look(&sieve.anywhere);
     if is_result {
-        hits.extend(in_results.iter().filter_map(|sought| sought.find(&words)));
+        look(&sieve.in_results);
     }
     hits
 }
 
-/// The phrases that are looked for everywhere, and those that are looked for in results too, taken apart once.
-static SOUGHT: LazyLock<(Vec<Sought>, Vec<Sought>)> = LazyLock::new(|| {
-    let all = |phrases: &'static [Phrase]| phrases.iter().map(Sought::new).collect();
-    (all(&PHRASES), all(&IMITATIONS))
-});
-
-fn markup(text: &str, hits: &mut Vec<Hit>) {
-    let lower = text.to_ascii_lowercase();
-    for mark in MARKUP {
-        if let Some(start) = lower.find(mark) {
-            hits.push(Hit {
-                rule: "model.markup",
-                severity: Severity::High,
-                range: start..start + mark.len(),
-            });
-        }
-    }
-    for call in CALLED {
-        if let Some(start) = lower.find(call) {
-            hits.push(Hit {
-                rule: "model.address",
-                severity: Severity::Medium,
-                range: start..start + call.len(),
-            });
-        }
-    }
+fn is_one_word(text: &str) -> bool {
+    // Whatever is not ASCII may be a space.
+    let parts = |b: u8| matches!(b, b'\t'..=b'\r' | b' ' | b'<' | b'[' | 0x80..);
+    !text.bytes().any(parts) || !text.contains(|c: char| c.is_whitespace() || c == '<' || c == '[')
 }
 
 /// The words of a text. A path, an address and a name of a tool are each one word.
-pub(super) fn tokens(text: &str) -> Vec<Token> {
-    let inner = |c: char| {
-        c.is_alphanumeric() || "_-./~@:'’?=&\\".contains(c) || is_unsafe_to_show(c) && !c.is_whitespace()
+pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
+    let inner = |c: char| match c {
+        '_' | '-' | '.' | '/' | '~' | '@' | ':' | '\'' | '’' | '?' | '=' | '&' | '\\' => true,
+        c if c.is_ascii() => c.is_ascii_alphanumeric() || (c.is_ascii_control() && !c.is_whitespace()),
+        c => c.is_alphanumeric() || (is_unsafe_to_show(c) && !c.is_whitespace()),
     };
-    let mut tokens = Vec::new();
+    let mut tokens = Vec::with_capacity(text.len() / 6 + 1);
     let mut from = 0;
     while let Some(start) = text[from..].find(inner).map(|at| from + at) {
         let end = text[start..].find(|c| !inner(c)).map_or(text.len(), |at| start + at);
@@ -274,75 +254,14 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-fn fold(word: &str) -> String {
+fn fold(word: &str) -> Cow<'_, str> {
+    // Most words are as they would be.
+    if word.bytes().all(|b| matches!(b, b'!'..=b'@' | b'['..=b'~')) {
+        return Cow::Borrowed(word);
+    }
     let seen = word.chars().filter(|c| !is_unsafe_to_show(*c));
     let folded = seen.map(|c| if c == '’' { '\'' } else { folded(c).unwrap_or(c) });
-    folded.flat_map(char::to_lowercase).collect()
-}
-
-// === impl Phrase ===
-
-impl Sought {
-    fn new(phrase: &'static Phrase) -> Self {
-        Self { phrase, words: phrase.words.iter().map(|wanted| Wanted::new(wanted)).collect() }
-    }
-
-    fn find(&self, words: &[Token]) -> Option<Hit> {
-        let first = self.words.first()?;
-        for (at, word) in words.iter().enumerate() {
-            if first.is(&word.text)
-                && let Some(last) = self.rest(words, at)
-            {
-                let Phrase { rule, severity, .. } = *self.phrase;
-                return Some(Hit { rule, severity, range: word.range.start..words[last].range.end });
-            }
-        }
-        None
-    }
-
-    fn rest(&self, words: &[Token], first: usize) -> Option<usize> {
-        let mut at = first;
-        for wanted in &self.words[1..] {
-            let end = (at + 1 + self.phrase.within).min(words.len());
-            at = (at + 1..end).find(|next| wanted.is(&words[*next].text))?;
-        }
-        Some(at)
-    }
-}
-
-impl Wanted {
-    fn new(synonyms: &'static str) -> Self {
-        let synonyms: Vec<&str> = synonyms.split(' ').collect();
-        let mut begins = [false; 256];
-        for synonym in &synonyms {
-            match synonym.as_bytes() {
-                [b'@' | b'~'] => begins = [true; 256],
-                [first, ..] => begins[usize::from(*first)] = true,
-                [] => {}
-            }
-        }
-        Self { begins, synonyms }
-    }
-
-    fn is(&self, word: &str) -> bool {
-        // Most words are others, and their first letter tells.
-        let may_be = word.bytes().next().is_some_and(|first| self.begins[usize::from(first)]);
-        may_be && self.synonyms.iter().any(|wanted| matches(wanted, word))
-    }
-}
-
-fn matches(wanted: &str, word: &str) -> bool {
-    match wanted {
-        "@" => {
-            word.contains("://")
-                || (word.contains('@') && word.rsplit('@').next().is_some_and(|h| h.contains('.')))
-        }
-        "~" => word == ".env" || FILES.iter().any(|file| word.contains(file)),
-        wanted => match wanted.strip_suffix('*') {
-            Some(beginning) => word.starts_with(beginning),
-            None => word == wanted,
-        },
-    }
+    Cow::Owned(folded.flat_map(char::to_lowercase).collect())
 }
 
 const fn high(rule: &'static str, within: usize, words: &'static [&'static str]) -> Phrase {
