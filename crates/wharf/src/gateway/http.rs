@@ -28,6 +28,7 @@ use super::metrics;
 use super::modern::Asked;
 use super::resource::Resource;
 use super::sse::Streams;
+use super::stay::Guest;
 use super::websocket::{self, Upgrade};
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
@@ -57,6 +58,7 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl F
     tokio::select! {
         () = accept::receive(&listener, gateway, stop, converse) => door.sessions.stop(),
         () = stopping => {}
+        () = gateway.desk.ending.at_every_withdrawal(|| door.sessions.withdraw()) => {}
     }
 }
 
@@ -115,25 +117,26 @@ impl Door {
             turn_away(Bar::Address(why));
             return body::plain(status, why);
         }
+        let admission = settings.admission.load();
         match (request.method(), request.uri().path()) {
-            (method, path) if settings.tokens.is_some() && self.resource.describes_itself_at(path) => {
+            (method, path) if admission.tokens.is_some() && self.resource.describes_itself_at(path) => {
                 return match *method {
-                    Method::GET | Method::HEAD => self.resource.described(settings),
+                    Method::GET | Method::HEAD => self.resource.described(&admission),
                     _ => body::not_allowed("GET, HEAD"),
                 };
             }
             (_, "/mcp" | "/sse" | "/messages") => {}
             _ => return Box::pin(self.probe(&request)).await,
         }
-        let tokens = settings.tokens.as_deref();
-        let caller = match settings.callers.admit(tokens, request.headers(), self.resource.url()).await {
+        let caller = match admission.admit(request.headers(), self.resource.url()).await {
             Ok(caller) => caller,
             Err(refused) => {
                 metrics::count(&self.gateway.desk.rejections.auth);
                 turn_away(Bar::Identity(refused.words()));
-                return self.resource.refuse(refused, settings);
+                return self.resource.refuse(refused, &admission);
             }
         };
+        drop(admission);
         if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
             return body::overloaded(&Json::null(), &overloaded.into());
         }
@@ -169,7 +172,7 @@ impl Door {
         }
     }
 
-    async fn post(&self, request: Request<Incoming>, caller: CallerName, modern: bool) -> Reply {
+    async fn post(&self, request: Request<Incoming>, caller: Guest, modern: bool) -> Reply {
         let settings = &self.gateway.settings;
         let (parts, body) = request.into_parts();
         let headers = parts.headers;

@@ -14,15 +14,15 @@ use tokio::sync::{mpsc, watch};
 use super::Gateway;
 use super::body::{self, Reply};
 use super::guard::single;
+use super::stay::Guest;
 use super::stdio::Pipe;
-use crate::names::CallerName;
 use crate::net::{CLOSING, FrameEnd, Speaking, WebSocket, accept_key};
 
 /// A connection that becomes a WebSocket.
 #[derive(Clone)]
 pub(super) struct Upgrade {
     on: OnUpgrade,
-    caller: CallerName,
+    caller: Guest,
 }
 
 /// The name of what is spoken.
@@ -44,7 +44,7 @@ fn has(headers: &HeaderMap, name: header::HeaderName, word: &str) -> bool {
 }
 
 /// Agrees to it, if it is asked for properly.
-pub(super) fn agree<B>(request: &mut Request<B>, caller: CallerName, upgrade: &OnceLock<Upgrade>) -> Reply {
+pub(super) fn agree<B>(request: &mut Request<B>, caller: Guest, upgrade: &OnceLock<Upgrade>) -> Reply {
     let headers = request.headers();
     if single(headers, header::SEC_WEBSOCKET_VERSION.as_str()) != Some("13") {
         let mut reply = body::plain(StatusCode::UPGRADE_REQUIRED, "WebSockets of version 13 are spoken here");
@@ -70,13 +70,14 @@ pub(super) fn agree<B>(request: &mut Request<B>, caller: CallerName, upgrade: &O
     reply
 }
 
-/// Serves the caller until it leaves, or until the stop: then calls under way may end first.
+/// Serves the caller until it leaves, or until the stop, or until it is let in no more: then calls under way may end
+/// first.
 pub(super) async fn converse(gateway: &Gateway, upgrade: Upgrade, mut closed: watch::Receiver<bool>) {
     let Ok(upgraded) = upgrade.on.await else { return };
     let settings = &gateway.settings;
     let socket = WebSocket::of_caller(upgraded, settings.body).await;
     let (mut speaking, mut hearing) = socket.split();
-    let (mut pipe, messages) = Pipe::open(gateway, upgrade.caller);
+    let (mut pipe, messages) = Pipe::open(gateway, upgrade.caller.clone());
     let goodbye = {
         let writing = write(&mut speaking, messages);
         tokio::pin!(writing);
@@ -100,6 +101,8 @@ pub(super) async fn converse(gateway: &Gateway, upgrade: Upgrade, mut closed: wa
                 Some(FrameEnd::Over("it does not read".into()))
             }
             _ = closed.wait_for(|closed| *closed) => None,
+            // What it has under way ends at once, with words.
+            () = gateway.desk.ending.until_out(&upgrade.caller) => None,
         };
         let patience = if end.is_some() { Duration::ZERO } else { settings.drain };
         let written = async {

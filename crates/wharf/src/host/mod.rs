@@ -152,6 +152,11 @@ impl Host {
         (self.core.policy.now(), &self.scope.pool.dock().net)
     }
 
+    /// The same for whoever goes there again and again: by the rules that hold then.
+    pub(crate) fn reaching_later(&self) -> (Live<Policy>, HttpClient) {
+        (self.core.policy.clone(), self.scope.pool.dock().net.clone())
+    }
+
     /// What tools' handlers can reach. What a session puts there is its own.
     pub fn extensions(&self) -> &Extensions {
         &self.scope.extensions
