@@ -184,7 +184,8 @@ impl App {
             builder = builder.packages(options);
         }
         let (audit, approvals) = (self.audit(setup)?, self.approvals(setup)?);
-        let keeping = (audit.as_ref().map(|a| a.options().clone()), approvals.as_ref().map(|a| a.options().clone()));
+        let keeping =
+            (audit.as_ref().map(|a| a.options().clone()), approvals.as_ref().map(|a| a.options().clone()));
         if let Some(audit) = audit {
             builder = builder.audit(&audit);
         }

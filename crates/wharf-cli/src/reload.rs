@@ -77,7 +77,8 @@ pub(crate) async fn follow(
     let mut why = Some(Why::Start);
     loop {
         if let Some(why) = why
-            && let Err(failure) = reload(app, open, (gateway, &mut reception), (&running, &mut setup), why).await
+            && let Err(failure) =
+                reload(app, open, (gateway, &mut reception), (&running, &mut setup), why).await
         {
             app.ui.fail(&failure);
             app.ui.warn("the configuration stays as it was");

@@ -314,12 +314,7 @@ impl Inner {
     }
 
     /// Calls those whose turn it is at a server, as long as there is room.
-    fn call_next(
-        self: &Arc<Self>,
-        state: &mut State,
-        server: &Option<ServerName>,
-        called: &mut Vec<Called>,
-    ) {
+    fn call_next(self: &Arc<Self>, state: &mut State, server: &Option<ServerName>, called: &mut Vec<Called>) {
         let State { bounds, callers, servers, waiting, .. } = state;
         let Some(at) = servers.get_mut(server) else { return };
         while at.waiting > 0 && at.under_way < bounds.limits.calls_per_server {

@@ -62,7 +62,8 @@ impl Audit {
         let path = path.into();
         let (trail, facts) = Trail::new();
         let options = Live::from(options);
-        let writer = Writer::open(path.clone(), options.clone(), facts).map_err(|why| trouble(&path, &why))?;
+        let writer =
+            Writer::open(path.clone(), options.clone(), facts).map_err(|why| trouble(&path, &why))?;
         let thread = std::thread::Builder::new().name("wharf-audit".into());
         thread.spawn(move || writer.run()).map_err(|e| trouble(&path, &e.to_string()))?;
         Ok(Self { trail, path, options })

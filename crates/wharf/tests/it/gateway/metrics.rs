@@ -291,7 +291,8 @@ async fn l96_ready_says_no_while_the_gateway_stops_and_calls_end() {
     assert_eq!(get(&door, "/readyz", &[]).await.status, StatusCode::OK);
     let address = door.at;
     let (idle, _) = tokio::sync::oneshot::channel();
-    let watching = Door { at: address, host: door.host.clone(), stop: Some(idle) };
+    let watching =
+        Door { at: address, host: door.host.clone(), gateway: door.gateway.clone(), stop: Some(idle) };
     let calling = call(&watching, "pup_waits");
     let stopping = async {
         until("it is at the server", || count(&received(&at(&files, "log")), "tools/call") == 1).await;
