@@ -44,6 +44,7 @@ pub use health::{Condition, Health, Instance};
 pub use load::{Load, LoadAll};
 pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
 pub use offers::Everywhere;
+pub(crate) use offers::TaskWatch;
 pub use reconcile::Changes;
 pub use session::{Docking, Session, SessionBuilder};
 pub use status::ServerStatus;
