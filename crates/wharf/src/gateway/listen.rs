@@ -84,12 +84,10 @@ impl Asked {
         let mut acknowledged = Members::new();
         acknowledged.object("notifications", &wanted.written(&honoured, &told));
         say(method::LISTEN_ACKNOWLEDGED, &acknowledged);
-        let mut telling: FuturesUnordered<_> = tasks
-            .into_iter()
-            .map(|task| {
-                task.tell(|state| drop(line.say(notification(method::TASK_CHANGED, &self.tagged(state)))))
-            })
-            .collect();
+        let tell = |state: &Json| {
+            line.say(notification(method::TASK_CHANGED, &self.tagged(state)));
+        };
+        let mut telling: FuturesUnordered<_> = tasks.into_iter().map(|task| task.tell(tell)).collect();
         let stopped = desk.ending.until_stopping();
         tokio::pin!(stopped);
         loop {
