@@ -119,6 +119,11 @@ impl HttpPuppet {
         self.seen.requests.lock().unwrap().clone()
     }
 
+    /// Forgets them: where there are very many, their memory would be taken for somebody else's.
+    pub fn forget(&self) {
+        self.seen.requests.lock().unwrap().clear();
+    }
+
     /// How many connections it accepted.
     pub fn accepts(&self) -> usize {
         self.seen.accepts.load(Ordering::SeqCst)

@@ -1,23 +1,31 @@
 //! What goes back over HTTP: one message, or events as they come.
 
-use std::convert::Infallible;
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
-use hyper::body::{Body, Frame, SizeHint};
+use http::StatusCode;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use super::limits;
 use super::notes::NotesRead;
+use super::stay::Guest;
 use crate::wire::{Json, Pieces, RpcError, response_error};
 
 /// An answer over HTTP.
-pub(super) type Reply = Response<ReplyBody>;
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    /// What the body is.
+    pub(super) kind: Option<&'static str>,
+    /// What is said beside it.
+    pub(super) fields: Vec<(&'static str, Cow<'static, str>)>,
+    pub(super) body: ReplyBody,
+    /// Who speaks a WebSocket from here on.
+    pub(super) becomes: Option<Guest>,
+}
 
 /// The work of a request; its end is the last message of the answer.
 pub(super) type Work = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
@@ -25,9 +33,13 @@ pub(super) type Work = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
 /// A body.
 pub(super) enum ReplyBody {
     /// Everything at once.
-    Whole(Option<Bytes>),
-    /// The same in pieces, and how much is left.
-    Pieces(std::vec::IntoIter<Bytes>, u64),
+    Whole(Pieces),
+    /// What comes as it comes.
+    Flow(Flow),
+}
+
+/// A body whose end is not known yet.
+pub(super) enum Flow {
     /// Events.
     Events(Box<Events>),
     /// Events of a stream that lives elsewhere.
@@ -53,37 +65,32 @@ pub(super) struct Events {
 /// How often a silent stream shows that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-// === impl ReplyBody ===
+// === impl Reply ===
 
-impl Body for ReplyBody {
-    type Data = Bytes;
-    type Error = Infallible;
+impl Reply {
+    fn new(status: StatusCode, kind: Option<&'static str>, body: ReplyBody) -> Self {
+        Self { status, kind, fields: Vec::new(), body, becomes: None }
+    }
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut *self {
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Pieces(pieces, left) => {
-                let next = pieces.next();
-                *left -= next.as_ref().map_or(0, |piece| piece.len() as u64);
-                Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
-            }
-            Self::Events(events) => events.poll(cx).map(|event| event.map(|event| Ok(Frame::data(event)))),
-            Self::Stream(stream) => stream.poll(cx).map(|event| event.map(|event| Ok(Frame::data(event)))),
+    /// The same with a field more. A value that would break out of its line is left out.
+    #[must_use]
+    pub(super) fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
+        let value = value.into();
+        if value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
+            self.fields.push((name, value));
         }
+        self
     }
+}
 
-    fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None) | Self::Pieces(_, 0))
-    }
+// === impl Flow ===
 
-    fn size_hint(&self) -> SizeHint {
+impl Flow {
+    /// The next part of it.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
-            Self::Pieces(_, left) => SizeHint::with_exact(*left),
-            Self::Events(_) | Self::Stream(_) => SizeHint::default(),
+            Self::Events(events) => events.poll(cx),
+            Self::Stream(stream) => stream.poll(cx),
         }
     }
 }
@@ -154,38 +161,30 @@ fn event(message: &[u8]) -> Bytes {
 
 /// Answers with one message.
 pub(super) fn message(status: StatusCode, message: Vec<u8>) -> Reply {
-    with_type(status, "application/json", ReplyBody::Whole(Some(message.into())))
+    Reply::new(status, Some("application/json"), ReplyBody::Whole(message.into()))
 }
 
 /// Answers with one message that may be large.
 pub(super) fn pieces(message: Pieces) -> Reply {
-    let length = message.len() as u64;
-    with_type(
-        StatusCode::OK,
-        "application/json",
-        ReplyBody::Pieces(message.into_chunks().into_iter(), length),
-    )
+    Reply::new(StatusCode::OK, Some("application/json"), ReplyBody::Whole(message))
 }
 
 /// Answers with events: a first one, then notes, then the end of the work.
 pub(super) fn events(first: Option<Bytes>, notes: NotesRead, work: Option<Work>) -> Reply {
     let quiet = Box::pin(tokio::time::sleep(KEEP_ALIVE));
-    streaming(ReplyBody::Events(Box::new(Events { first, notes, work, quiet })))
+    streaming(Flow::Events(Box::new(Events { first, notes, work, quiet })))
 }
 
 /// Answers with the events of a stream that lives elsewhere.
 pub(super) fn stream(events: mpsc::Receiver<Bytes>) -> Reply {
     let quiet = Box::pin(tokio::time::sleep(KEEP_ALIVE));
-    streaming(ReplyBody::Stream(Box::new(Stream { events, quiet })))
+    streaming(Flow::Stream(Box::new(Stream { events, quiet })))
 }
 
-fn streaming(body: ReplyBody) -> Reply {
-    let mut reply = Response::new(body);
-    let headers = reply.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    reply
+fn streaming(flow: Flow) -> Reply {
+    Reply::new(StatusCode::OK, Some("text/event-stream"), ReplyBody::Flow(flow))
+        .with("cache-control", "no-cache")
+        .with("x-accel-buffering", "no")
 }
 
 /// The first event, made of a message.
@@ -202,49 +201,36 @@ pub(super) fn refuse(status: StatusCode, error: &RpcError) -> Reply {
 pub(super) fn overloaded(id: &Json, error: &RpcError) -> Reply {
     let (status, wait) =
         limits::retry_after(error).unwrap_or((StatusCode::TOO_MANY_REQUESTS, Duration::ZERO));
-    let mut reply = message(status, response_error(id, error));
     let seconds = wait.as_millis().div_ceil(1000).max(1).to_string();
-    if let Ok(seconds) = HeaderValue::from_str(&seconds) {
-        reply.headers_mut().insert(RETRY_AFTER, seconds);
-    }
-    reply
+    message(status, response_error(id, error)).with("retry-after", seconds)
 }
 
 /// A refusal in words.
 pub(super) fn plain(status: StatusCode, why: &str) -> Reply {
-    let text = ReplyBody::Whole(Some(format!("{why}\n").into()));
-    with_type(status, "text/plain; charset=utf-8", text)
+    typed(status, "text/plain; charset=utf-8", format!("{why}\n"))
 }
 
 /// A text of some kind.
 pub(super) fn typed(status: StatusCode, kind: &'static str, text: String) -> Reply {
-    with_type(status, kind, ReplyBody::Whole(Some(text.into())))
+    Reply::new(status, Some(kind), ReplyBody::Whole(text.into_bytes().into()))
 }
 
 /// Taken, and there is nothing to say.
 pub(super) fn accepted() -> Reply {
-    let mut reply = Response::new(ReplyBody::Whole(None));
-    *reply.status_mut() = StatusCode::ACCEPTED;
-    reply
+    empty(StatusCode::ACCEPTED)
 }
 
 /// It is done, and there is nothing to say.
 pub(super) fn done() -> Reply {
-    let mut reply = Response::new(ReplyBody::Whole(None));
-    *reply.status_mut() = StatusCode::NO_CONTENT;
-    reply
+    empty(StatusCode::NO_CONTENT)
+}
+
+/// Nothing but fields.
+pub(super) fn empty(status: StatusCode) -> Reply {
+    Reply::new(status, None, ReplyBody::Whole(Pieces::default()))
 }
 
 /// The path is there, the verb is not.
 pub(super) fn not_allowed(allow: &'static str) -> Reply {
-    let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
-    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
-    reply
-}
-
-fn with_type(status: StatusCode, kind: &'static str, body: ReplyBody) -> Reply {
-    let mut reply = Response::new(body);
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    reply
+    plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed").with("allow", allow)
 }

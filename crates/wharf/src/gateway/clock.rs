@@ -24,7 +24,6 @@ pub(super) enum Wait {
 /// The looks of one thread, counted.
 #[derive(Debug)]
 pub(super) struct Ticking {
-    started: Instant,
     looks: AtomicU64,
     list: Mutex<List>,
     /// Rung for a thread that does not look because nobody waits.
@@ -75,28 +74,6 @@ impl Clock {
     }
 }
 
-/// For hyper, which waits for heads with it.
-impl hyper::rt::Timer for Clock {
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(self.wait(duration))
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(self.wait(deadline.saturating_duration_since(self.now())))
-    }
-
-    /// The time of the last look: deadlines are made of it, and measured by it.
-    fn now(&self) -> Instant {
-        match &self.0 {
-            Some(clock) => {
-                let looks = u32::try_from(clock.looks.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
-                clock.started + TICK.saturating_mul(looks)
-            }
-            None => tokio::time::Instant::now().into_std(),
-        }
-    }
-}
-
 // === impl Ticking ===
 
 impl Ticking {
@@ -104,7 +81,7 @@ impl Ticking {
     fn start() -> Option<Arc<Self>> {
         let list = Mutex::new(List { asleep: true, ..List::default() });
         let (looks, bell) = (AtomicU64::new(0), Condvar::new());
-        let clock = Arc::new(Self { started: Instant::now(), looks, list, bell });
+        let clock = Arc::new(Self { looks, list, bell });
         let looking = Arc::clone(&clock);
         let thread = std::thread::Builder::new().name("wharf-waits".into());
         thread.spawn(move || looking.look_on()).ok().map(|_| clock)
@@ -184,8 +161,6 @@ impl Future for Wait {
         }
     }
 }
-
-impl hyper::rt::Sleep for Wait {}
 
 impl Drop for Wait {
     fn drop(&mut self) {

@@ -254,6 +254,12 @@ impl Desk {
             scope.refuse(route, &refused).await;
             return Err(invalid("unknown tool"));
         }
+        if let Some(mirrored) = &visit.mirrored {
+            match route {
+                Some(route) => mirrored.check_at(route, arguments.as_ref())?,
+                None => Box::pin(mirrored.check(scope, Some(params))).await?,
+            }
+        }
         let server = route.map(|route| route.server.clone());
         if let Some(route) = route {
             visit.line.is_for(scope, &route.server, Some(&route.tool.name));

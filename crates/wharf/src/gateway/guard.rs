@@ -5,25 +5,23 @@
 
 use std::net::IpAddr;
 
-use http::header::{AsHeaderName, HOST, ORIGIN};
-use http::{HeaderMap, Request, StatusCode};
+use http::StatusCode;
 
 use super::Settings;
+use super::h1::Head;
 
 /// Whether a request was meant for us. The error is what to answer.
-pub(super) fn check<B>(request: &Request<B>, settings: &Settings) -> Result<(), (StatusCode, &'static str)> {
-    let host =
-        single(request.headers(), HOST).ok_or((StatusCode::BAD_REQUEST, "one Host header is needed"))?;
+pub(super) fn check(head: &Head, settings: &Settings) -> Result<(), (StatusCode, &'static str)> {
+    let host = head.one("host").ok_or((StatusCode::BAD_REQUEST, "one Host header is needed"))?;
     // In the absolute form the target names a host too: it must be the same.
-    let target = request.uri().authority().map(http::uri::Authority::as_str);
-    if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
+    if head.authority().is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
         return Err((StatusCode::BAD_REQUEST, "the target and the Host header name different hosts"));
     }
     if !is_ours(host, &settings.hosts) {
         return Err((StatusCode::FORBIDDEN, "this gateway is not called by that name; see --host"));
     }
-    if request.headers().contains_key(ORIGIN) {
-        let origin = single(request.headers(), ORIGIN);
+    if head.has("origin") {
+        let origin = head.one("origin");
         if !origin.is_some_and(|origin| is_page_of_ours(origin, host, settings)) {
             return Err((StatusCode::FORBIDDEN, "pages of that origin are not served; see --origin"));
         }
@@ -62,11 +60,4 @@ fn is_port(text: &str) -> bool {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.len() <= 5 && text.bytes().all(|b| b.is_ascii_digit())
-}
-
-/// A header's value, if it stands there once and is text.
-pub(super) fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next()?.to_str().ok()?.trim();
-    values.next().is_none().then_some(value)
 }

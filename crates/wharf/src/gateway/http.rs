@@ -2,46 +2,38 @@
 //!
 //! Limits come first: how many connections, how long a request may take to arrive, how large it may be.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::pin;
-use std::sync::{Arc, OnceLock};
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::poll;
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
-use http_body_util::{BodyExt, Collected, Limited};
-use hyper::body::{Body, Incoming};
-use hyper_util::rt::TokioIo;
+use http::{Method, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::accept;
 use super::barred::{Bar, Whence};
 use super::body::{self, Reply};
-use super::guard::{self, single};
+use super::clock::{Clock, Wait};
+use super::guard;
+use super::h1::{BadBody, Head, Intake, Outlet, Over};
 use super::legacy::Sessions;
 use super::metrics;
 use super::modern::Asked;
 use super::resource::Resource;
 use super::sse::Streams;
 use super::stay::Guest;
-use super::websocket::{self, Upgrade};
+use super::websocket;
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
-use crate::names::CallerName;
 use crate::wire::{Json, Message, RpcError, is_batch, parse_message};
 
-pub(super) static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-pub(super) static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const VERSION: &str = "mcp-protocol-version";
+pub(super) const SESSION: &str = "mcp-session-id";
 
 /// How long the head of a request, and its body, may take to arrive.
 pub(super) const ARRIVE: Duration = Duration::from_secs(15);
-/// The largest head of a request.
-pub(super) const HEAD: usize = 32 * 1024;
 
 /// Serves until told to stop, then lets what is under way end.
 pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
@@ -71,130 +63,228 @@ pub(super) struct Door {
     pub(super) resource: Resource,
 }
 
-async fn converse(stream: TcpStream, door: Arc<Door>, mut closed: watch::Receiver<bool>) {
+/// What is to be done with a request, as far as its head says.
+enum Wanted {
+    /// Nothing more: this is the answer.
+    Nothing(Reply),
+    /// Its body is a message of this caller.
+    Message(Guest),
+}
+
+/// How long a caller may be silent. Looked at twice: the wait goes on across requests, and only whoever was silent for all
+/// of it is given up.
+struct Patience {
+    clock: Clock,
+    wait: Pin<Box<Wait>>,
+    heard: bool,
+}
+
+/// One request after the other, until one side has enough.
+async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
     let from = stream.peer_addr().ok().map(|peer| peer.ip());
-    // What the connection becomes, if it is not HTTP any more.
-    let upgrade = Arc::new(OnceLock::new());
-    let service = hyper::service::service_fn(|request| {
-        let (door, upgrade) = (Arc::clone(&door), Arc::clone(&upgrade));
-        async move { Ok::<_, Infallible>(door.answer(request, &upgrade, from).await) }
-    });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(door.gateway.desk.clock.clone())
-        .header_read_timeout(ARRIVE)
-        .max_buf_size(HEAD)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    let mut connection = pin!(connection);
-    // A caller that breaks off is no news here.
-    let stopping = tokio::select! {
-        _ = connection.as_mut() => false,
-        _ = closed.wait_for(|closed| *closed) => true,
+    let (reads, writes) = stream.split();
+    let (mut intake, mut outlet) = (Intake::new(reads), Outlet::new(writes));
+    let mut closing = closed.clone();
+    let mut stop = pin!(async move { drop(closing.wait_for(|closed| *closed).await) });
+    let mut patience = Patience::new(&door.gateway.desk.clock);
+    let caller = loop {
+        let head = tokio::select! {
+            biased;
+            head = intake.head() => head,
+            () = patience.is_over() => Err(Over::Late),
+            () = &mut stop => Err(Over::Gone),
+        };
+        let head = match head {
+            Ok(head) => head,
+            // A caller that breaks off is no news here.
+            Err(Over::Gone) => return,
+            Err(Over::Late) if !intake.has_begun() => return,
+            Err(Over::Late) => {
+                let late = body::plain(StatusCode::REQUEST_TIMEOUT, TOO_LATE);
+                return outlet.end(late, None, &mut intake).await;
+            }
+            Err(Over::Bad(bad)) => {
+                metrics::count(&door.gateway.desk.rejections.malformed);
+                let (status, why) = bad.words();
+                return outlet.end(body::plain(status, why), None, &mut intake).await;
+            }
+        };
+        patience.heard = true;
+        let Some(reply) = door.answer(&head, from, &mut intake, &mut outlet).await else { return };
+        let is_last = !head.may_go_on() || !intake.is_at_an_end() || closed.has_changed().unwrap_or(true);
+        if let Some(caller) = reply.becomes.clone() {
+            if outlet.send(reply, Some(&head), true, &mut intake).await.is_err() {
+                return;
+            }
+            break caller;
+        }
+        if is_last {
+            return outlet.end(reply, Some(&head), &mut intake).await;
+        }
+        if outlet.send(reply, Some(&head), false, &mut intake).await.is_err() {
+            return;
+        }
     };
-    if stopping {
-        connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
+    let rest = intake.into_rest();
+    websocket::converse(&door.gateway, caller, (stream, rest), closed).await;
+}
+
+// === impl Patience ===
+
+impl Patience {
+    fn new(clock: &Clock) -> Self {
+        Self { clock: clock.clone(), wait: Box::pin(clock.wait(ARRIVE)), heard: false }
     }
-    if let Some(upgrade) = upgrade.get().cloned() {
-        websocket::converse(&door.gateway, upgrade, closed).await;
+
+    async fn is_over(&mut self) {
+        loop {
+            self.wait.as_mut().await;
+            self.wait = Box::pin(self.clock.wait(ARRIVE));
+            if !std::mem::take(&mut self.heard) {
+                return;
+            }
+        }
     }
 }
 
 // === impl Door ===
 
 impl Door {
+    /// Answers a request. `None`: its caller did not wait for it.
     async fn answer(
         &self,
-        mut request: Request<Incoming>,
-        upgrade: &OnceLock<Upgrade>,
+        head: &Head,
         from: Option<IpAddr>,
-    ) -> Reply {
+        intake: &mut Intake<'_>,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Reply> {
+        let settings = &self.gateway.settings;
+        let caller = match self.wanted(head, from).await {
+            Wanted::Nothing(reply) => return Some(reply),
+            Wanted::Message(caller) => caller,
+        };
+        let frame = match intake.body(settings.body, ARRIVE, &mut outlet.writes).await {
+            Ok(frame) => frame,
+            Err(BadBody::Gone) => return None,
+            Err(bad) => return Some(self.refuse(bad)),
+        };
+        // Large, so it is not moved into what waits for both.
+        let mut work = pin!(self.take(head, caller, frame));
+        tokio::select! {
+            biased;
+            reply = &mut work => Some(reply),
+            () = intake.gone() => None,
+        }
+    }
+
+    /// Who is let in, and what for. Nothing of the body was looked at.
+    async fn wanted(&self, head: &Head, from: Option<IpAddr>) -> Wanted {
         let settings = &self.gateway.settings;
         let turn_away = |bar| self.gateway.desk.gate.turn_away(Whence::address(from), bar);
-        if let Err((status, why)) = guard::check(&request, settings) {
+        if let Err((status, why)) = guard::check(head, settings) {
             metrics::count(&self.gateway.desk.rejections.guard);
             turn_away(Bar::Address(why));
-            return body::plain(status, why);
+            return Wanted::Nothing(body::plain(status, why));
+        }
+        let path = head.path();
+        if !matches!(path, "/mcp" | "/sse" | "/messages") {
+            return Wanted::Nothing(self.about_itself(head).await);
         }
         let admission = settings.admission.load();
-        match (request.method(), request.uri().path()) {
-            (method, path) if admission.tokens.is_some() && self.resource.describes_itself_at(path) => {
-                return match *method {
-                    Method::GET | Method::HEAD => self.resource.described(&admission),
-                    _ => body::not_allowed("GET, HEAD"),
-                };
-            }
-            (_, "/mcp" | "/sse" | "/messages") => {}
-            _ => return Box::pin(self.probe(&request)).await,
-        }
-        let caller = match admission.admit(request.headers(), self.resource.url()).await {
+        let caller = match admission.admit(head, self.resource.url()).await {
             Ok(caller) => caller,
             Err(refused) => {
                 metrics::count(&self.gateway.desk.rejections.auth);
                 turn_away(Bar::Identity(refused.words()));
-                return self.resource.refuse(refused, &admission);
+                return Wanted::Nothing(self.resource.refuse(refused, &admission));
             }
         };
         drop(admission);
         if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
-            return body::overloaded(&Json::null(), &overloaded.into());
+            return Wanted::Nothing(body::overloaded(&Json::null(), &overloaded.into()));
         }
-        let is_legacy = !is_modern(request.headers());
-        match (request.uri().path(), request.method().clone()) {
+        if *head.method() == Method::POST && path != "/sse" {
+            return match check_kind(head, path) {
+                Ok(()) => Wanted::Message(caller),
+                Err(refused) => {
+                    metrics::count(&self.gateway.desk.rejections.malformed);
+                    Wanted::Nothing(*refused)
+                }
+            };
+        }
+        Wanted::Nothing(self.stream(head, caller))
+    }
+
+    /// What is asked of the gateway itself, by whoever looks after it or wants to know who gives out tokens.
+    async fn about_itself(&self, head: &Head) -> Reply {
+        let settings = &self.gateway.settings;
+        let admission = settings.admission.load();
+        if admission.tokens.is_some() && self.resource.describes_itself_at(head.path()) {
+            return match *head.method() {
+                Method::GET | Method::HEAD => self.resource.described(&admission),
+                _ => body::not_allowed("GET, HEAD"),
+            };
+        }
+        drop(admission);
+        Box::pin(self.probe(head)).await
+    }
+
+    /// What has no body: streams, and the end of sessions.
+    fn stream(&self, head: &Head, caller: Guest) -> Reply {
+        let is_legacy = !is_modern(head);
+        match (head.path(), head.method().clone()) {
             ("/sse", Method::GET) => self.streams.open(&self.gateway, caller),
             ("/sse", _) => body::not_allowed("GET"),
-            ("/messages", Method::POST) => Box::pin(self.post_to_stream(request, &caller)).await,
             ("/messages", _) => body::not_allowed("POST"),
-            (_, Method::POST) => self.post(request, caller, !is_legacy).await,
-            (_, Method::GET) if websocket::is_asked(request.headers()) => {
-                websocket::agree(&mut request, caller, upgrade)
-            }
-            (_, Method::GET) if is_legacy && !accepts_events(request.headers()) => {
+            (_, Method::GET) if websocket::is_asked(head) => websocket::agree(head, caller),
+            (_, Method::GET) if is_legacy && !accepts_events(head) => {
                 body::plain(StatusCode::NOT_ACCEPTABLE, "accept text/event-stream")
             }
-            (_, Method::GET) if is_legacy => self.sessions.stream(request.headers(), &caller),
-            (_, Method::DELETE) if is_legacy => self.sessions.end(request.headers(), &caller),
+            (_, Method::GET) if is_legacy => self.sessions.stream(head, &caller),
+            (_, Method::DELETE) if is_legacy => self.sessions.end(head, &caller),
             (_, _) if is_legacy => body::not_allowed("GET, POST, DELETE"),
             _ => body::not_allowed("POST"),
         }
     }
 
-    /// A message for a stream, which is also where the answer goes.
-    async fn post_to_stream(&self, request: Request<Incoming>, caller: &CallerName) -> Reply {
-        if !is_json(request.headers()) {
-            return body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json");
-        }
-        let query = request.uri().query().map(str::to_owned);
-        match collect(request.into_body(), &self.gateway.settings).await {
-            Ok(frame) => self.streams.take(query.as_deref(), caller, frame).await,
-            Err(refused) => *refused,
+    fn refuse(&self, bad: BadBody) -> Reply {
+        let rejections = &self.gateway.desk.rejections;
+        let is_size = bad == BadBody::TooLarge;
+        metrics::count(if is_size { &rejections.size } else { &rejections.malformed });
+        match bad {
+            BadBody::TooLarge => body::plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large"),
+            BadBody::Late => body::plain(StatusCode::REQUEST_TIMEOUT, TOO_LATE),
+            BadBody::Malformed | BadBody::Gone => {
+                body::plain(StatusCode::BAD_REQUEST, "the chunks of the request cannot be told apart")
+            }
         }
     }
 
-    async fn post(&self, request: Request<Incoming>, caller: Guest, modern: bool) -> Reply {
+    /// Takes what a caller has sent.
+    async fn take(&self, head: &Head, caller: Guest, frame: Bytes) -> Reply {
+        if head.path() == "/messages" {
+            // A message for a stream, which is also where the answer goes.
+            return Box::pin(self.streams.take(head.query(), &caller, frame)).await;
+        }
         let settings = &self.gateway.settings;
-        let (parts, body) = request.into_parts();
-        let headers = parts.headers;
-        let message = match read(&headers, body, settings).await {
+        let message = match read(frame, settings) {
             Ok(message) => message,
             Err(refused) => {
-                let rejections = &self.gateway.desk.rejections;
-                let is_size = refused.status() == StatusCode::PAYLOAD_TOO_LARGE;
-                metrics::count(if is_size { &rejections.size } else { &rejections.malformed });
+                metrics::count(&self.gateway.desk.rejections.malformed);
                 return *refused;
             }
         };
-        let desk = Arc::clone(&self.gateway.desk);
+        let (desk, modern) = (Arc::clone(&self.gateway.desk), is_modern(head));
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked::new(id, method, params);
                 if modern || asked.is_modern() {
-                    return asked.with_headers(&headers).over_http(desk, caller, &headers).await;
+                    return asked.with_head(head).over_http(desk, caller, head).await;
                 }
                 let Asked { id, method, params, .. } = asked;
                 let request = Message::Request { id, method, params };
-                Box::pin(self.sessions.take(desk, caller, &headers, request)).await
+                Box::pin(self.sessions.take(desk, caller, head, request)).await
             }
             Message::Notification { .. } if modern => body::accepted(),
             Message::Response { .. } if modern => {
@@ -202,26 +292,31 @@ impl Door {
                     RpcError::new(code::INVALID_REQUEST, "a caller of this revision sends no responses");
                 body::refuse(StatusCode::BAD_REQUEST, &error)
             }
-            message => Box::pin(self.sessions.take(desk, caller, &headers, message)).await,
+            message => Box::pin(self.sessions.take(desk, caller, head, message)).await,
         }
     }
 }
 
-/// Reads the body and takes it apart.
-async fn read(headers: &HeaderMap, body: Incoming, settings: &Settings) -> Result<Message, Box<Reply>> {
-    if !is_json(headers) {
-        return Err(Box::new(body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json")));
+const TOO_LATE: &str = "the request took too long to arrive";
+
+/// Whether a message is sent in a way that is read here.
+fn check_kind(head: &Head, path: &str) -> Result<(), Box<Reply>> {
+    let refuse = |status, why| Err(Box::new(body::plain(status, why)));
+    if !is_json(head) {
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json");
     }
     // What is packed may be anything when it is unpacked: nobody here does.
-    if headers.contains_key(CONTENT_ENCODING) {
-        let why = "send it as it is, without a content-encoding";
-        return Err(Box::new(body::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
+    if head.has("content-encoding") {
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as it is, without a content-encoding");
     }
-    if !accepts_both(headers) {
-        let why = "accept both application/json and text/event-stream";
-        return Err(Box::new(body::plain(StatusCode::NOT_ACCEPTABLE, why)));
+    if path == "/mcp" && !accepts_both(head) {
+        return refuse(StatusCode::NOT_ACCEPTABLE, "accept both application/json and text/event-stream");
     }
-    let frame = collect(body, settings).await?;
+    Ok(())
+}
+
+/// Takes a body apart.
+fn read(frame: Bytes, settings: &Settings) -> Result<Message, Box<Reply>> {
     let refuse =
         |code, why: String| Box::new(body::refuse(StatusCode::BAD_REQUEST, &RpcError::new(code, why)));
     if is_batch(&frame) {
@@ -230,53 +325,34 @@ async fn read(headers: &HeaderMap, body: Incoming, settings: &Settings) -> Resul
     parse_message(frame, settings.limits.depth).map_err(|bad| refuse(code::PARSE, bad.reason))
 }
 
-async fn collect(body: Incoming, settings: &Settings) -> Result<Bytes, Box<Reply>> {
-    let too_large = || Box::new(body::plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large"));
-    // What is announced is refused before it is sent; what is not announced, when it has grown too large.
-    if body.size_hint().lower() > settings.body as u64 {
-        return Err(too_large());
-    }
-    let mut arriving = pin!(Limited::new(body, settings.body).collect());
-    // Most have arrived with their heads, and need no clock.
-    let arrived = match poll!(&mut arriving) {
-        Poll::Ready(collected) => Ok(collected),
-        Poll::Pending => tokio::time::timeout(ARRIVE, arriving).await,
-    };
-    match arrived {
-        Ok(collected) => collected.map(Collected::to_bytes).map_err(|_| too_large()),
-        Err(_) => {
-            Err(Box::new(body::plain(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")))
-        }
-    }
-}
-
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.
-fn is_modern(headers: &HeaderMap) -> bool {
-    match single(headers, &VERSION) {
+fn is_modern(head: &Head) -> bool {
+    match head.one(VERSION) {
         Some(version) => Revision::parse(version).is_none_or(|revision| revision > Revision::NEWEST_LEGACY),
-        None => headers.contains_key(&VERSION),
+        None => head.has(VERSION),
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let kind = single(headers, CONTENT_TYPE).unwrap_or_default();
-    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+fn is_json(head: &Head) -> bool {
+    let kind = head.one("content-type").unwrap_or_default();
+    kind == "application/json"
+        || kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-fn accepts_both(headers: &HeaderMap) -> bool {
+fn accepts_both(head: &Head) -> bool {
     // What nearly every caller sends.
     const USUAL: &str = "application/json, text/event-stream";
-    single(headers, ACCEPT) == Some(USUAL)
-        || accepts(headers, &["application/json", "application/*"]) && accepts_events(headers)
+    head.one("accept") == Some(USUAL)
+        || accepts(head, &["application/json", "application/*"]) && accepts_events(head)
 }
 
-fn accepts_events(headers: &HeaderMap) -> bool {
-    accepts(headers, &["text/event-stream", "text/*"])
+fn accepts_events(head: &Head) -> bool {
+    accepts(head, &["text/event-stream", "text/*"])
 }
 
 /// Whether one of these kinds is accepted. Who says nothing accepts anything.
-fn accepts(headers: &HeaderMap, kinds: &[&str]) -> bool {
-    let Some(accept) = single(headers, ACCEPT) else { return !headers.contains_key(ACCEPT) };
+fn accepts(head: &Head, kinds: &[&str]) -> bool {
+    let Some(accept) = head.one("accept") else { return !head.has("accept") };
     let accept = accept.to_ascii_lowercase();
     let mut accepted = accept.split(',').filter_map(|kind| kind.split(';').next()).map(str::trim);
     accepted.any(|kind| kind == "*/*" || kinds.contains(&kind))

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HeaderValue;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -18,7 +17,7 @@ use super::asking::{Asks, Messenger};
 use super::body::{self, Reply};
 use super::calls::Calls;
 use super::desk::{Desk, invalid};
-use super::guard::single;
+use super::h1::Head;
 use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
@@ -77,7 +76,7 @@ impl Sessions {
         self: &Arc<Self>,
         desk: Arc<Desk>,
         caller: Guest,
-        headers: &HeaderMap,
+        head: &Head,
         message: Message,
     ) -> Reply {
         if let Message::Request { id, method, params } = &message
@@ -85,13 +84,13 @@ impl Sessions {
         {
             return Box::pin(self.open(&desk, &caller, id, params.as_ref())).await;
         }
-        let talk = match self.find(headers, &caller) {
+        let talk = match self.find(head, &caller) {
             Ok(talk) => talk,
             Err(refused) => return *refused,
         };
         match message {
             Message::Request { id, method, params } => {
-                talk.answer(desk, Asked::new(id, method, params).with_headers(headers), &caller).await
+                talk.answer(desk, Asked::new(id, method, params).with_head(head), &caller).await
             }
             Message::Notification { method, params } => {
                 talk.hear(&method, params.as_ref());
@@ -105,9 +104,9 @@ impl Sessions {
     }
 
     /// Opens the stream that belongs to no request, or reads one on that broke.
-    pub(super) fn stream(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
-        match self.find(headers, caller) {
-            Ok(talk) => talk.read_on(single(headers, "last-event-id")),
+    pub(super) fn stream(&self, head: &Head, caller: &CallerName) -> Reply {
+        match self.find(head, caller) {
+            Ok(talk) => talk.read_on(head.one("last-event-id")),
             Err(refused) => *refused,
         }
     }
@@ -128,11 +127,11 @@ impl Sessions {
     }
 
     /// Ends a session.
-    pub(super) fn end(&self, headers: &HeaderMap, caller: &CallerName) -> Reply {
-        match self.find(headers, caller) {
+    pub(super) fn end(&self, head: &Head, caller: &CallerName) -> Reply {
+        match self.find(head, caller) {
             Ok(talk) => {
                 talk.end();
-                if let Some(id) = single(headers, &SESSION) {
+                if let Some(id) = head.one(SESSION) {
                     self.lock().remove(id);
                 }
                 body::done()
@@ -147,7 +146,6 @@ impl Sessions {
             let error = RpcError::new(code::INTERNAL, "no random numbers to be had");
             return body::message(StatusCode::INTERNAL_SERVER_ERROR, response_error(id, &error));
         };
-        let Ok(value) = HeaderValue::from_str(&name) else { return body::accepted() };
         let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
         sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
@@ -155,17 +153,15 @@ impl Sessions {
         if sessions.len() >= MOST || own >= MOST_OF_ONE {
             return body::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; try again later");
         }
-        sessions.insert(name, Arc::clone(&talk));
+        sessions.insert(name.clone(), Arc::clone(&talk));
         drop(sessions);
         desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
-        let mut reply = body::message(StatusCode::OK, greeting);
-        reply.headers_mut().insert(&SESSION, value);
-        reply
+        body::message(StatusCode::OK, greeting).with(SESSION, name)
     }
 
     /// The session of a request. Another caller's is not found, and neither is one that never was.
-    fn find(&self, headers: &HeaderMap, caller: &CallerName) -> Result<Arc<Talk>, Box<Reply>> {
-        let Some(name) = single(headers, &SESSION) else {
+    fn find(&self, head: &Head, caller: &CallerName) -> Result<Arc<Talk>, Box<Reply>> {
+        let Some(name) = head.one(SESSION) else {
             let why = "the header `Mcp-Session-Id` is missing: send `initialize` first";
             return Err(Box::new(body::refuse(
                 StatusCode::BAD_REQUEST,
@@ -177,7 +173,7 @@ impl Sessions {
             let error = RpcError::new(code::INVALID_REQUEST, "there is no such session: send `initialize`");
             Box::new(body::refuse(StatusCode::NOT_FOUND, &error))
         })?;
-        if let Some(version) = single(headers, &VERSION)
+        if let Some(version) = head.one(VERSION)
             && version != talk.revision.as_str()
         {
             let error = RpcError::new(code::INVALID_REQUEST, "the session was opened with another revision");

@@ -39,6 +39,9 @@ struct Wanted {
     tasks: Option<Vec<String>>,
 }
 
+/// How many tasks one request may listen to. For each there is a request to its server.
+const MOST_TASKS: usize = 100;
+
 impl Asked {
     /// Tells a caller what it wants to hear, until the gateway stops. Dropped, everything is let go.
     pub(super) async fn listen(
@@ -130,16 +133,16 @@ impl Wanted {
         let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object"))?;
         let is_wanted = |topic: &Topic| wanted.member(topic.key()).is_some_and(|w| w.as_str() == "true");
         let topics = [Topic::Tools, Topic::Prompts, Topic::Resources].into_iter().filter(is_wanted).collect();
-        let list = |key: &str, what: &str| -> Result<Option<Vec<String>>, RpcError> {
+        let list = |key: &str, what: &str, most: usize| -> Result<Option<Vec<String>>, RpcError> {
             let Some(list) = wanted.member(key).filter(|list| !list.is_null()) else { return Ok(None) };
             let list: Result<indexmap::IndexSet<String>, _> = list.to();
             let list = list.map_err(|_| invalid(&format!("`{key}` must be a list of {what}")))?;
-            if list.len() > MOST {
-                return Err(invalid(&format!("`{key}` has more than {MOST} {what}")));
+            if list.len() > most {
+                return Err(invalid(&format!("`{key}` has more than {most} {what}")));
             }
             Ok(Some(list.into_iter().collect()))
         };
-        let (resources, tasks) = (list("resourceSubscriptions", "addresses")?, list("taskIds", "ids")?);
+        let (resources, tasks) = (list("resourceSubscriptions", "addresses", MOST)?, list("taskIds", "ids", MOST_TASKS)?);
         Ok(Self { topics, resources, tasks })
     }
 

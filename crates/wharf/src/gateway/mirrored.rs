@@ -4,27 +4,24 @@
 use std::borrow::Cow;
 
 use base64::Engine as _;
-use http::HeaderMap;
 use serde_json::Value;
 
+use super::h1::Head;
 use crate::host::Host;
 use crate::mcp::{HeaderRule, code};
 use crate::registry::Route;
 use crate::wire::{Json, RpcError};
 
 /// The headers that repeat arguments, by their names without `mcp-param-`, as they came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mirrored(Vec<(String, Option<String>)>);
 
 /// What the names of these headers begin with.
 const MARK: &str = "mcp-param-";
 
 impl Mirrored {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let own = headers.iter().filter_map(|(name, value)| {
-            let name = name.as_str().strip_prefix(MARK)?;
-            Some((name.to_owned(), value.to_str().ok().map(|value| value.trim().to_owned())))
-        });
+    pub(super) fn of(head: &Head) -> Self {
+        let own = head.beginning(MARK).map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
         Self(own.collect())
     }
 
@@ -40,6 +37,11 @@ impl Mirrored {
         }
         // A tool that is not there is told of by whoever looks for it.
         let Ok(route) = Box::pin(host.route(&name)).await else { return Ok(()) };
+        self.check_at(&route, arguments.as_ref())
+    }
+
+    /// The same for a tool that was looked up.
+    pub(super) fn check_at(&self, route: &Route, arguments: Option<&Json>) -> Result<(), RpcError> {
         let Ok(rules) = &route.tool.headers else { return Ok(()) };
         if rules.is_empty() {
             return Ok(());

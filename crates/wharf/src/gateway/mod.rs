@@ -19,6 +19,7 @@ mod desk;
 mod ending;
 mod errands;
 mod guard;
+mod h1;
 mod hearing;
 mod http;
 mod legacy;

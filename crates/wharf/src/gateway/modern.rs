@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::StatusCode;
 use serde_json::json;
 
 use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
-use super::guard::single;
+use super::h1::Head;
 use super::http::VERSION;
 use super::limits;
 use super::line::Line;
@@ -18,7 +18,7 @@ use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::stay::Guest;
 use super::trace::Carried;
-use super::visit::{self, Said, Visit};
+use super::visit::{self, Aside, Said, Visit};
 use crate::host::Session;
 use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
@@ -30,14 +30,14 @@ pub(super) struct Asked {
     pub(super) id: Json,
     pub(super) method: String,
     pub(super) params: Option<Json>,
-    /// What it says beside the matter: `_meta` of the parameters.
-    meta: Option<Json>,
+    /// What it says beside the matter.
+    aside: Aside,
     /// What its headers say of its trace.
     carried: Option<Box<Carried>>,
 }
 
-static METHOD: HeaderName = HeaderName::from_static("mcp-method");
-static NAME: HeaderName = HeaderName::from_static("mcp-name");
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
 
 /// After so much silence the answer begins as a stream, so that nobody on the way takes it for lost.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -48,29 +48,28 @@ const LONGEST_TTL_MS: u64 = 60 * 60 * 1000;
 
 impl Asked {
     pub(super) fn new(id: Json, method: String, params: Option<Json>) -> Self {
-        // Looked into often, so it is walked once.
-        let meta = params.as_ref().and_then(|params| params.member("_meta")).map(Json::with_outline);
-        Self { id, method, params, meta, carried: None }
+        let aside = Aside::of(params.as_ref());
+        Self { id, method, params, aside, carried: None }
     }
 
-    /// The same with what its headers say beside the matter.
-    pub(super) fn with_headers(mut self, headers: &HeaderMap) -> Self {
-        self.carried = Carried::of(headers);
+    /// The same with what its head says beside the matter.
+    pub(super) fn with_head(mut self, head: &Head) -> Self {
+        self.carried = Carried::of(head);
         self
     }
 
     /// Whether it is written in the modern way.
     pub(super) fn is_modern(&self) -> bool {
-        self.told(meta::PROTOCOL_VERSION).is_some()
+        self.aside.version.is_some()
     }
 
     /// Answers it over HTTP. The status says what the protocol wants it to say.
-    pub(super) async fn over_http(self, desk: Arc<Desk>, caller: Guest, headers: &HeaderMap) -> Reply {
-        if let Err(error) = self.check_headers(headers).and_then(|()| self.check_meta()) {
+    pub(super) async fn over_http(self, desk: Arc<Desk>, caller: Guest, head: &Head) -> Reply {
+        if let Err(error) = self.check_headers(head).and_then(|()| self.check_meta()) {
             return body::message(StatusCode::BAD_REQUEST, response_error(&self.id, &error));
         }
         let (line, notes) = Line::new(&caller);
-        let mirrored = Mirrored::of(headers);
+        let mirrored = Mirrored::of(head);
         let patience = desk.clock.wait(PATIENCE);
         let mut work = Box::pin(async move {
             let result = desk.or_over(&line, self.result(&desk, &caller, &line, Some(&mirrored))).await;
@@ -183,7 +182,7 @@ impl Asked {
     }
 
     pub(super) fn said(&self) -> Said {
-        Said::read(self.params.as_ref(), self.meta.as_ref(), self.carried.as_deref())
+        Said::of(self.params.as_ref(), &self.aside, self.carried.as_deref())
     }
 
     /// A request whose server may want to know something before it answers.
@@ -199,15 +198,17 @@ impl Asked {
         let capabilities = said.capabilities.as_ref().map_or_else(Json::empty_object, visit::for_modern);
         said.capabilities = Some(capabilities.clone());
         let scope = desk.scope_for(caller, &capabilities, said.level())?;
-        if let (method::TOOLS_CALL, Some(mirrored)) = (self.method.as_str(), mirrored) {
-            mirrored.check(&scope, self.params.as_ref()).await?;
-        }
+        let mirrored = mirrored.filter(|_| self.method == method::TOOLS_CALL);
         if capabilities == Json::empty_object() && said.state.is_none() {
             // It can be asked nothing, so nothing needs to be kept of it.
             desk.embark(&mut said, &self.method);
-            let visit = Visit::modern(said, line.clone(), Inquirer::nobody());
+            let mut visit = Visit::modern(said, line.clone(), Inquirer::nobody());
+            visit.mirrored = mirrored.cloned();
             let result = desk.answer(&scope, &self.method, self.params.as_ref(), &visit).await?;
             return self.passed_on(desk, caller, result);
+        }
+        if let Some(mirrored) = mirrored {
+            mirrored.check(&scope, self.params.as_ref()).await?;
         }
         let binding = || Binding::new(caller, &self.method, self.params.as_ref());
         let state = said.state.take().map(|state| desk.seal.unlock(&state, &binding())).transpose()?;
@@ -251,38 +252,33 @@ impl Asked {
         }
         let binding = Binding::new(caller, &self.method, self.params.as_ref());
         let locked = |state| desk.seal.lock(&State::Theirs(state), &binding);
-        let capabilities = self.told(meta::CLIENT_CAPABILITIES).unwrap_or_else(Json::empty_object);
+        let capabilities = self.aside.capabilities.clone().unwrap_or_else(Json::empty_object);
         passed_on(&result, &capabilities, locked)
-    }
-
-    fn told(&self, key: &str) -> Option<Json> {
-        self.meta.as_ref()?.member(key)
     }
 
     fn check_meta(&self) -> Result<(), RpcError> {
         let missing = |key: &str| invalid(&format!("`_meta` must have `{key}`"));
-        let version = self.told(meta::PROTOCOL_VERSION).ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
-        let version = version.text().ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
+        let version = self.aside.version.as_ref().and_then(Json::text);
+        let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
         if version != Revision::NEWEST_MODERN.as_str() {
             let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
             let error = RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version");
             return Err(RpcError { data: Some(Json::of(&data)), ..error });
         }
-        let level = self.told(meta::LOG_LEVEL);
+        let level = self.aside.log_level.as_ref();
         if level.is_some_and(|level| level.text().and_then(|l| LogLevel::parse(&l)).is_none()) {
             return Err(invalid(&format!("`{}` is no level of a log", meta::LOG_LEVEL)));
         }
-        let capabilities = self.told(meta::CLIENT_CAPABILITIES);
-        capabilities.filter(Json::is_object).map(drop).ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))
+        let capabilities = self.aside.capabilities.as_ref().filter(|all| all.is_object());
+        capabilities.map(drop).ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))
     }
 
     /// Whoever stands in between routes by the headers: they must not lie.
-    fn check_headers(&self, headers: &HeaderMap) -> Result<(), RpcError> {
-        let version = self.told(meta::PROTOCOL_VERSION);
-        if let Some(version) = version.as_ref().and_then(Json::text) {
-            same(headers, &VERSION, &version, |v| Some(v.into()))?;
+    fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
+        if let Some(version) = self.aside.version.as_ref().and_then(Json::text) {
+            same(head, VERSION, &version, |v| Some(v.into()))?;
         }
-        same(headers, &METHOD, &self.method, |v| Some(v.into()))?;
+        same(head, METHOD, &self.method, |v| Some(v.into()))?;
         let key = match self.method.as_str() {
             method::TOOLS_CALL | method::PROMPTS_GET => "name",
             method::RESOURCES_READ => "uri",
@@ -291,7 +287,7 @@ impl Asked {
         };
         let name = self.params.as_ref().and_then(|p| p.member(key));
         match name.as_ref().and_then(Json::text) {
-            Some(name) => same(headers, &NAME, &name, decoded),
+            Some(name) => same(head, NAME, &name, decoded),
             // What the body lacks is told by whoever reads it.
             None => Ok(()),
         }
@@ -386,15 +382,15 @@ fn passed_on(
 }
 
 fn same(
-    headers: &HeaderMap,
-    name: &'static HeaderName,
+    head: &Head,
+    name: &str,
     wanted: &str,
     read: impl FnOnce(&str) -> Option<Cow<'_, str>>,
 ) -> Result<(), RpcError> {
     let mismatch = |how: &str| {
         RpcError::new(code::HEADER_MISMATCH, format!("the header `{name}` {how} what the body says"))
     };
-    let value = single(headers, name).ok_or_else(|| mismatch("must stand once and say"))?;
+    let value = head.one(name).ok_or_else(|| mismatch("must stand once and say"))?;
     let value = read(value).ok_or_else(|| mismatch("cannot be read, and must say"))?;
     if value == wanted { Ok(()) } else { Err(mismatch("does not say")) }
 }

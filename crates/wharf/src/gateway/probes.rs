@@ -3,19 +3,16 @@
 //! In: requests that are no message. Out: their answers, also while the gateway stops and takes no calls any more. Who
 //! may know more than whether it is ready is said in `docs/decisions/0014-watching.md`.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderValue, RETRY_AFTER};
-use http::{Method, Request, StatusCode};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use http::{Method, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::body::{self, Reply};
-use super::http::{ARRIVE, Door, HEAD};
+use super::h1::{Head, Intake, Outlet};
+use super::http::{ARRIVE, Door};
 use super::terms::Admission;
 use super::{guard, metrics, ready};
 use crate::names::CallerName;
@@ -25,20 +22,20 @@ const AT_THE_END: usize = 64;
 
 impl Door {
     /// Answers what is no message.
-    pub(super) async fn probe(&self, request: &Request<Incoming>) -> Reply {
-        let (gateway, path) = (&self.gateway, request.uri().path());
-        match (request.method(), path) {
+    pub(super) async fn probe(&self, head: &Head) -> Reply {
+        let (gateway, path) = (&self.gateway, head.path());
+        match (head.method(), path) {
             (_, "/healthz" | "/readyz" | "/metrics" | "/status") => {}
             _ => return body::plain(StatusCode::NOT_FOUND, "the gateway is at /mcp"),
         }
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        if !matches!(*head.method(), Method::GET | Method::HEAD) {
             return body::not_allowed("GET, HEAD");
         }
         if path == "/healthz" {
             return body::plain(StatusCode::OK, "ok");
         }
         let admission = gateway.settings.admission.load_full();
-        let refused = match admission.admit(request.headers(), self.resource.url()).await {
+        let refused = match admission.admit(head, self.resource.url()).await {
             Ok(caller) if self.may_watch(&admission, &caller) => None,
             Ok(_) => {
                 let why = "watching the gateway is not this caller's; see `operators` in `[gateway]`";
@@ -93,28 +90,21 @@ impl Door {
         }
     }
 
-    async fn last_words(self: Arc<Self>, stream: TcpStream) {
-        let door = &self;
-        let service = hyper::service::service_fn(|request: Request<Incoming>| async move {
-            Ok::<_, Infallible>(match guard::check(&request, &door.gateway.settings) {
-                Err((status, why)) => body::plain(status, why),
-                Ok(()) if matches!(request.uri().path(), "/mcp" | "/sse" | "/messages") => stopping(),
-                Ok(()) => door.probe(&request).await,
-            })
-        });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(self.gateway.desk.clock.clone())
-            .header_read_timeout(ARRIVE)
-            .max_buf_size(HEAD)
-            .keep_alive(false)
-            .serve_connection(TokioIo::new(stream), service);
+    async fn last_words(self: Arc<Self>, mut stream: TcpStream) {
+        let (reads, writes) = stream.split();
+        let (mut intake, outlet) = (Intake::new(reads), Outlet::new(writes));
+        let Ok(Ok(head)) = tokio::time::timeout(ARRIVE, intake.head()).await else { return };
+        let reply = match guard::check(&head, &self.gateway.settings) {
+            Err((status, why)) => body::plain(status, why),
+            Ok(()) if matches!(head.path(), "/mcp" | "/sse" | "/messages") => stopping(),
+            Ok(()) => self.probe(&head).await,
+        };
         // Whoever breaks off needs no answer.
-        let _ = connection.await;
+        outlet.end(reply, Some(&head), &mut intake).await;
     }
 }
 
 fn stopping() -> Reply {
-    let mut reply = body::plain(StatusCode::SERVICE_UNAVAILABLE, "the gateway stops; nothing was done");
-    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    reply
+    let why = "the gateway stops; nothing was done";
+    body::plain(StatusCode::SERVICE_UNAVAILABLE, why).with("retry-after", "1")
 }

@@ -5,7 +5,6 @@
 use std::net::SocketAddr;
 
 use http::StatusCode;
-use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde_json::json;
 use url::Url;
 
@@ -70,9 +69,7 @@ impl Resource {
             Refused::Unknown(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
             Refused::Scope => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
             Refused::Unreachable => {
-                let mut reply = body::plain(StatusCode::SERVICE_UNAVAILABLE, why);
-                reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-                return reply;
+                return body::plain(StatusCode::SERVICE_UNAVAILABLE, why).with("retry-after", "5");
             }
         };
         let mut challenge: Vec<String> = Vec::new();
@@ -87,13 +84,10 @@ impl Resource {
             }
             challenge.push(format!("resource_metadata=\"{}\"", self.metadata));
         }
-        let mut reply = body::plain(status, why);
         let challenge = match &challenge[..] {
             [] => "Bearer".to_owned(),
             parts => format!("Bearer {}", parts.join(", ")),
         };
-        let challenge = HeaderValue::from_str(&challenge).unwrap_or(HeaderValue::from_static("Bearer"));
-        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        reply
+        body::plain(status, why).with("www-authenticate", challenge)
     }
 }

@@ -9,11 +9,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use http::HeaderMap;
-
 use super::Gateway;
 use super::caller::{Callers, Refused, Tokens, token};
 use super::desk::Desk;
+use super::h1::Head;
 use super::stay::{Guest, Stay};
 use crate::config::{CallLimits, CallerTable, JwtSettings};
 use crate::error::{Error, Result as Checked};
@@ -112,11 +111,11 @@ impl Admission {
     }
 
     /// Who a request comes from. `us` is whom its token must be for.
-    pub(super) async fn admit(&self, headers: &HeaderMap, us: &str) -> Result<Guest, Refused> {
+    pub(super) async fn admit(&self, head: &Head, us: &str) -> Result<Guest, Refused> {
         if self.is_anyone() {
             return Ok(Guest::new(CallerName::local(), &self.anyone));
         }
-        let token = token(headers)?;
+        let token = token(head)?;
         if let Some(guest) = self.callers.by_key(token) {
             return Ok(guest);
         }

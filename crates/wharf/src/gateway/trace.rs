@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderName};
 use tokio::time::Instant;
 
-use super::guard::single;
+use super::h1::Head;
 use super::telemetry::{Finished, Made, Tracer};
 use crate::mcp::trace::{self, TraceParent, key};
 use crate::names::{ServerName, ToolName};
@@ -50,9 +49,6 @@ pub(super) struct Onward {
     pub(super) error: Option<&'static str>,
 }
 
-/// Looked for in every request.
-static PARENT: HeaderName = HeaderName::from_static(key::PARENT);
-
 /// All that is said of a trace.
 pub(super) const KEYS: [&str; 3] = [key::PARENT, key::STATE, key::BAGGAGE];
 
@@ -60,10 +56,10 @@ pub(super) const KEYS: [&str; 3] = [key::PARENT, key::STATE, key::BAGGAGE];
 
 impl Carried {
     /// Reads headers. What is not valid is as if it were not there.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Box<Self>> {
-        let parent = TraceParent::parse(single(headers, &PARENT)?)?;
+    pub(super) fn of(head: &Head) -> Option<Box<Self>> {
+        let parent = TraceParent::parse(head.one(key::PARENT)?)?;
         let other = |name, is_valid: fn(&str) -> bool| {
-            single(headers, name).filter(|text| is_valid(text)).map(str::to_owned)
+            head.one(name).filter(|text| is_valid(text)).map(str::to_owned)
         };
         let (state, baggage) = (other(key::STATE, trace::is_state), other(key::BAGGAGE, trace::is_baggage));
         Some(Box::new(Self { parent, state, baggage }))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::line::Line;
+use super::mirrored::Mirrored;
 use super::trace::{self, Carried, Trip};
 use crate::ask::Asker;
 use crate::call::{OnLog, Relayed};
@@ -20,6 +21,25 @@ pub(super) struct Visit {
     pub(super) relayed: Arc<Relayed>,
     /// Where traces are made of it.
     pub(super) trip: Option<Arc<Trip>>,
+    /// Headers that repeat its arguments, if they are still to be compared with them.
+    pub(super) mirrored: Option<Mirrored>,
+}
+
+/// What a request says beside the matter itself, as it is written: looked for once.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    pub(super) version: Option<Json>,
+    pub(super) capabilities: Option<Json>,
+    pub(super) log_level: Option<Json>,
+    token: Option<Json>,
+    /// The members of a trace.
+    trace: [Option<Json>; 3],
+    /// `_meta` as a whole, where it has members that go on to the server.
+    meta: Option<Json>,
+    responses: Option<Json>,
+    state: Option<Json>,
+    /// Whether the parameters have members that nobody here knows.
+    has_more: bool,
 }
 
 /// What a caller says beside the matter itself.
@@ -52,37 +72,57 @@ const BETWEEN_NEIGHBOURS: [&str; 7] = [
     meta::PROGRESS_TOKEN,
     meta::PROTOCOL_VERSION,
     meta::CLIENT_CAPABILITIES,
+    meta::LOG_LEVEL,
     meta::CLIENT_INFO,
     meta::SERVER_INFO,
-    meta::LOG_LEVEL,
     meta::SUBSCRIPTION_ID,
 ];
+
+// === impl Aside ===
+
+impl Aside {
+    pub(super) fn of(params: Option<&Json>) -> Self {
+        let Some(params) = params else { return Self::default() };
+        let ([_, _, _, told, responses, state, _], has_more) = params.sort_out(KNOWN);
+        let Some(told) = told else { return Self { responses, state, has_more, ..Self::default() } };
+        let [a, b, c, d, e, f, g] = BETWEEN_NEIGHBOURS;
+        let [h, i, j] = trace::KEYS;
+        let ([token, version, capabilities, log_level, _, _, _, parent, under, baggage], others) =
+            told.sort_out([a, b, c, d, e, f, g, h, i, j]);
+        let trace = [parent, under, baggage];
+        let goes_on = others || trace.iter().any(Option::is_some);
+        let meta = goes_on.then_some(told);
+        Self { version, capabilities, log_level, token, trace, meta, responses, state, has_more }
+    }
+}
 
 // === impl Said ===
 
 impl Said {
-    /// Reads parameters, and `_meta` of them.
-    pub(super) fn read(params: Option<&Json>, told: Option<&Json>, carried: Option<&Carried>) -> Self {
-        let Some(params) = params else { return Self::default() };
+    /// Of parameters, what they say beside the matter, and what their head does.
+    pub(super) fn of(params: Option<&Json>, aside: &Aside, carried: Option<&Carried>) -> Self {
         let mut more = Members::default();
-        more.append_without(params, &KNOWN);
-        let [responses, state] = params.pick(["inputResponses", "requestState"]);
-        let nothing = carried.map(|_| Json::empty_object());
-        let Some(told) = told.or(nothing.as_ref()) else {
-            return Self { responses, state, more, ..Self::default() };
+        if let Some(params) = params.filter(|_| aside.has_more) {
+            more.append_without(params, &KNOWN);
+        }
+        let (meta, trace) = match (&aside.meta, carried) {
+            (None, None) => (Members::default(), None),
+            (told, carried) => {
+                let told = told.clone().unwrap_or_else(Json::empty_object);
+                trace::passed_on(&told, &BETWEEN_NEIGHBOURS, aside.trace.clone(), carried)
+            }
         };
-        let [parent, trace_state, baggage] = trace::KEYS;
-        let [token, capabilities, log_level, parent, trace_state, baggage] = told.pick([
-            meta::PROGRESS_TOKEN,
-            meta::CLIENT_CAPABILITIES,
-            meta::LOG_LEVEL,
-            parent,
-            trace_state,
-            baggage,
-        ]);
-        let found = [parent, trace_state, baggage];
-        let (meta, trace) = trace::passed_on(told, &BETWEEN_NEIGHBOURS, found, carried);
-        Self { token, capabilities, log_level, meta, trace, trip: None, responses, state, more }
+        Self {
+            token: aside.token.clone(),
+            capabilities: aside.capabilities.clone(),
+            log_level: aside.log_level.clone(),
+            meta,
+            trace,
+            trip: None,
+            responses: aside.responses.clone(),
+            state: aside.state.clone(),
+            more,
+        }
     }
 
     /// The log level, if it is one.
@@ -109,7 +149,7 @@ impl Visit {
         let asking = Arc::default();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed), trip }
+        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None }
     }
 
     /// Of a legacy caller: it is asked by requests, and said once what it can and from which level on it wants the log.
@@ -125,7 +165,7 @@ impl Visit {
         let asking = Arc::default();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed), trip }
+        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None }
     }
 }
 

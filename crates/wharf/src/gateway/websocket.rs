@@ -3,27 +3,19 @@
 //! Who may come in was asked of the request that becomes the WebSocket, like of any other. What is said is answered as
 //! over a pipe.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, StatusCode};
-use hyper::upgrade::OnUpgrade;
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
 use super::Gateway;
 use super::body::{self, Reply};
-use super::guard::single;
+use super::h1::Head;
 use super::stay::Guest;
 use super::stdio::Pipe;
 use crate::net::{CLOSING, FrameEnd, Speaking, WebSocket, accept_key};
-
-/// A connection that becomes a WebSocket.
-#[derive(Clone)]
-pub(super) struct Upgrade {
-    on: OnUpgrade,
-    caller: Guest,
-}
 
 /// The name of what is spoken.
 const MCP: &str = "mcp";
@@ -33,51 +25,42 @@ const KEY: usize = 24;
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Whether a request wants to become a WebSocket.
-pub(super) fn is_asked(headers: &HeaderMap) -> bool {
-    has(headers, header::UPGRADE, "websocket") && has(headers, header::CONNECTION, "upgrade")
-}
-
-/// Whether a list in a header has this word.
-fn has(headers: &HeaderMap, name: header::HeaderName, word: &str) -> bool {
-    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
+pub(super) fn is_asked(head: &Head) -> bool {
+    head.lists("upgrade", "websocket") && head.lists("connection", "upgrade")
 }
 
 /// Agrees to it, if it is asked for properly.
-pub(super) fn agree<B>(request: &mut Request<B>, caller: Guest, upgrade: &OnceLock<Upgrade>) -> Reply {
-    let headers = request.headers();
-    if single(headers, header::SEC_WEBSOCKET_VERSION.as_str()) != Some("13") {
-        let mut reply = body::plain(StatusCode::UPGRADE_REQUIRED, "WebSockets of version 13 are spoken here");
-        reply.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-        return reply;
+pub(super) fn agree(head: &Head, caller: Guest) -> Reply {
+    if head.one("sec-websocket-version") != Some("13") {
+        return body::plain(StatusCode::UPGRADE_REQUIRED, "WebSockets of version 13 are spoken here")
+            .with("sec-websocket-version", "13");
     }
-    let key = single(headers, header::SEC_WEBSOCKET_KEY.as_str()).filter(|key| key.len() == KEY);
-    let Some(accept) = key.and_then(|key| HeaderValue::from_str(&accept_key(key)).ok()) else {
+    let Some(key) = head.one("sec-websocket-key").filter(|key| key.len() == KEY) else {
         return body::plain(StatusCode::BAD_REQUEST, "one Sec-WebSocket-Key is needed");
     };
-    let speaks_mcp = has(headers, header::SEC_WEBSOCKET_PROTOCOL, MCP);
-    let mut reply = body::accepted();
-    *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let told = reply.headers_mut();
-    told.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    told.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    told.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
-    if speaks_mcp {
-        told.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(MCP));
+    let mut reply = body::empty(StatusCode::SWITCHING_PROTOCOLS)
+        .with("connection", "Upgrade")
+        .with("upgrade", "websocket")
+        .with("sec-websocket-accept", accept_key(key));
+    if head.lists("sec-websocket-protocol", MCP) {
+        reply = reply.with("sec-websocket-protocol", MCP);
     }
-    // Nothing comes after an upgrade: it is the first one of its connection.
-    let _ = upgrade.set(Upgrade { on: hyper::upgrade::on(request), caller });
+    reply.becomes = Some(caller);
     reply
 }
 
 /// Serves the caller until it leaves, or until the stop, or until it is let in no more: then calls under way may end
-/// first.
-pub(super) async fn converse(gateway: &Gateway, upgrade: Upgrade, mut closed: watch::Receiver<bool>) {
-    let Ok(upgraded) = upgrade.on.await else { return };
+/// first. `rest` is what it has said already.
+pub(super) async fn converse(
+    gateway: &Gateway,
+    caller: Guest,
+    (stream, rest): (TcpStream, Bytes),
+    mut closed: watch::Receiver<bool>,
+) {
     let settings = &gateway.settings;
-    let socket = WebSocket::of_caller(upgraded, settings.body).await;
+    let socket = WebSocket::of_caller(stream, &rest, settings.body).await;
     let (mut speaking, mut hearing) = socket.split();
-    let (mut pipe, messages) = Pipe::open(gateway, upgrade.caller.clone());
+    let (mut pipe, messages) = Pipe::open(gateway, caller.clone());
     let goodbye = {
         let writing = write(&mut speaking, messages);
         tokio::pin!(writing);
@@ -102,7 +85,7 @@ pub(super) async fn converse(gateway: &Gateway, upgrade: Upgrade, mut closed: wa
             }
             _ = closed.wait_for(|closed| *closed) => None,
             // What it has under way ends at once, with words.
-            () = gateway.desk.ending.until_out(&upgrade.caller) => None,
+            () = gateway.desk.ending.until_out(&caller) => None,
         };
         let patience = if end.is_some() { Duration::ZERO } else { settings.drain };
         let written = async {

@@ -14,6 +14,8 @@ use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
@@ -28,7 +30,11 @@ use super::{HttpClient, NetError};
 use crate::policy::ConnectPermit;
 use crate::text::Foreign;
 
-type Frames = WebSocketStream<TokioIo<Upgraded>>;
+/// A connection, whoever opened it.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
+type Io = Box<dyn Duplex>;
+type Frames = WebSocketStream<Io>;
 
 /// A connection that carries text messages both ways.
 pub(crate) struct WebSocket(Frames);
@@ -77,7 +83,7 @@ impl HttpClient {
         let after = self.options.connect_timeout;
         let opening = open(&connector, &uri, headers);
         let upgraded = timeout(after, opening).await.map_err(|_| NetError::Timeout { host, after })??;
-        Ok(WebSocket::new(upgraded, Role::Client, limit).await)
+        Ok(WebSocket::new(Box::new(TokioIo::new(upgraded)), &[], Role::Client, limit).await)
     }
 }
 
@@ -150,14 +156,14 @@ pub(crate) fn accept_key(key: &str) -> String {
 // === impl WebSocket ===
 
 impl WebSocket {
-    /// A connection on which a caller's request was upgraded.
-    pub(crate) async fn of_caller(upgraded: Upgraded, limit: usize) -> Self {
-        Self::new(upgraded, Role::Server, limit).await
+    /// A connection on which a caller's request was upgraded, and what came behind that.
+    pub(crate) async fn of_caller(stream: TcpStream, rest: &[u8], limit: usize) -> Self {
+        Self::new(Box::new(stream), rest, Role::Server, limit).await
     }
 
-    async fn new(upgraded: Upgraded, role: Role, limit: usize) -> Self {
+    async fn new(io: Io, rest: &[u8], role: Role, limit: usize) -> Self {
         let config = WebSocketConfig::default().max_message_size(Some(limit)).max_frame_size(Some(limit));
-        Self(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), role, Some(config)).await)
+        Self(WebSocketStream::from_partially_read(io, rest.to_vec(), role, Some(config)).await)
     }
 
     pub(crate) fn split(self) -> (Speaking, Hearing) {

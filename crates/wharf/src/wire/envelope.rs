@@ -201,7 +201,7 @@ impl Parts {
             if is_answer {
                 return Err(malformed("both `method` and `result` or `error`"));
             }
-            let method: String = method.to().map_err(|_| malformed("`method` is not a string"))?;
+            let method = method.text().ok_or_else(|| malformed("`method` is not a string"))?.into_owned();
             return match part(&self.id) {
                 Some(id) if !matches!(first_visible(id.bytes()), Some(b'"' | b'-' | b'0'..=b'9')) => {
                     Err(malformed("the id of a request is neither a string nor a number"))

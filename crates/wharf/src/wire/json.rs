@@ -236,7 +236,28 @@ impl Json {
         self.places(keys).map(|place| place.map(|place| Self::part(&self.text, place)))
     }
 
-    /// The same, only to look at: as they are written.
+    /// The same, and whether it has any other member.
+    pub fn sort_out<const N: usize>(&self, keys: [&str; N]) -> ([Option<Self>; N], bool) {
+        let (mut found, mut others) = ([const { None }; N], false);
+        let mut look = |which: Option<usize>, value: &Range<usize>| {
+            match which {
+                Some(i) if found[i].is_none() => found[i] = Some(Self::part(&self.text, value.clone())),
+                Some(_) => {}
+                None => others = true,
+            }
+            Ok(())
+        };
+        let _ = match &self.outline {
+            Some(members) => members
+                .iter()
+                .try_for_each(|(key, value)| look(which_plain_key(&keys, &self.text[key.clone()]), value)),
+            None => Scanner::of_checked(&self.text, 127)
+                .members(|key, value| look(which_key(&keys, &self.text[key]), &value)),
+        };
+        (found, others)
+    }
+
+    /// The same as [`Json::pick`], only to look at: as they are written.
     pub fn peek<const N: usize>(&self, keys: [&str; N]) -> [Option<&[u8]>; N] {
         self.places(keys).map(|place| place.map(|place| &self.text[place]))
     }
@@ -244,9 +265,8 @@ impl Json {
     fn places<const N: usize>(&self, keys: [&str; N]) -> [Option<Range<usize>>; N] {
         let mut found = [const { None }; N];
         let mut left = N;
-        let mut look = |key: &Range<usize>, value: &Range<usize>, is_key: fn(&[u8], &str) -> bool| {
-            let written = &self.text[key.clone()];
-            if let Some(i) = keys.iter().position(|k| is_key(written, k))
+        let mut look = |which: Option<usize>, value: &Range<usize>| {
+            if let Some(i) = which
                 && found[i].is_none()
             {
                 found[i] = Some(value.clone());
@@ -256,8 +276,11 @@ impl Json {
             if left == 0 { Err(Bad { what: "found", at: 0 }) } else { Ok(()) }
         };
         let _ = match &self.outline {
-            Some(members) => members.iter().try_for_each(|(key, value)| look(key, value, is_plain_key)),
-            None => Scanner::of_checked(&self.text, 127).members(|key, value| look(&key, &value, is_key)),
+            Some(members) => members
+                .iter()
+                .try_for_each(|(key, value)| look(which_plain_key(&keys, &self.text[key.clone()]), value)),
+            None => Scanner::of_checked(&self.text, 127)
+                .members(|key, value| look(which_key(&keys, &self.text[key]), &value)),
         };
         found
     }
@@ -277,14 +300,22 @@ impl Hash for Json {
     }
 }
 
-/// Whether a key as it is written, quotes included, is this one.
-fn is_key(written: &[u8], key: &str) -> bool {
-    is_plain_key(written, key)
-        || (memchr::memchr(b'\\', written).is_some()
-            && std::str::from_utf8(written).is_ok_and(|written| unquote(written) == key))
+/// Which of these keys this is, as it is written, quotes included.
+fn which_key(keys: &[&str], written: &[u8]) -> Option<usize> {
+    let plain = which_plain_key(keys, written);
+    if plain.is_some() || !written.contains(&b'\\') {
+        return plain;
+    }
+    let key = unquote(std::str::from_utf8(written).ok()?);
+    keys.iter().position(|k| *k == key)
 }
 
-/// The same for a key without escapes, as nearly all are.
+/// The same for one without escapes, as nearly all are.
+fn which_plain_key(keys: &[&str], written: &[u8]) -> Option<usize> {
+    keys.iter().position(|k| is_plain_key(written, k))
+}
+
+/// Whether a key without escapes, as it is written, is this one.
 fn is_plain_key(written: &[u8], key: &str) -> bool {
     written.get(1..written.len().saturating_sub(1)) == Some(key.as_bytes())
 }

@@ -73,6 +73,12 @@ impl Pieces {
         self.done
     }
 
+    /// Writes all of it behind something else.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        self.done.iter().for_each(|piece| out.extend_from_slice(piece));
+        out.extend_from_slice(&self.open);
+    }
+
     /// All of it on one line.
     pub fn into_line(self) -> Vec<u8> {
         if self.done.is_empty() {

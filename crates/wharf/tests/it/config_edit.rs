@@ -167,3 +167,24 @@ fn writing_is_whole_or_not_at_all_and_keeps_the_mode() {
     assert!(write_atomically(&target, "c").is_err());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nor after a failure");
 }
+
+#[test]
+fn r_08_what_a_killed_writer_left_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let aged = |name: &str, seconds: u64| {
+        let file = std::fs::File::create(at(name)).unwrap();
+        let then = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds);
+        file.set_modified(then).unwrap();
+    };
+    aged(".wharf-0123456789abcdef.tmp", 120);
+    // Somebody may still be writing this one, and those are not ours.
+    aged(".wharf-fedcba9876543210.tmp", 5);
+    aged("notes.tmp", 120);
+    aged(".wharf-notes", 120);
+    write_atomically(&at("wharf.toml"), "").unwrap();
+    let mut left: Vec<_> =
+        folder.path().read_dir().unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, [".wharf-fedcba9876543210.tmp", ".wharf-notes", "notes.tmp", "wharf.toml"]);
+}

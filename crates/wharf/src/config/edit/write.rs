@@ -3,14 +3,21 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::text::Escaped;
 
+/// What temporary files are called, around a random number.
+const BEFORE: &str = ".wharf-";
+const AFTER: &str = ".tmp";
+/// Temporary files are this old only if nobody finishes them any more.
+const OLD: Duration = Duration::from_secs(60);
+
 /// Writes a text to a file through a temporary one beside it, so that no reader and no crash ever sees half of it.
 ///
 /// An existing file keeps its permissions, and a link keeps pointing to it. A new file is for its owner alone, as it
-/// may come to hold secrets. Folders that are missing are made.
+/// may come to hold secrets. Folders that are missing are made. Temporary files that a killed program left are removed.
 ///
 /// # Errors
 /// If the folder cannot be made or written to. The file is then as it was.
@@ -23,6 +30,7 @@ pub fn write_atomically(path: &Path, text: &str) -> Result<()> {
 fn replace(target: &Path, text: &str) -> io::Result<()> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make_folder(folder)?;
+    sweep(folder);
     let (mut file, temporary) = create_beside(folder)?;
     let written = file
         .write_all(text.as_bytes())
@@ -44,8 +52,22 @@ fn create_beside(folder: &Path) -> io::Result<(File, PathBuf)> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let path = folder.join(format!(".wharf-{:016x}.tmp", fastrand::u64(..)));
+    let path = folder.join(format!("{BEFORE}{:016x}{AFTER}", fastrand::u64(..)));
     options.open(&path).map(|file| (file, path))
+}
+
+/// Removes temporary files whose writer was killed in the middle. Nobody writes for as long as they are old.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with(BEFORE) && name.ends_with(AFTER));
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if is_ours && age().is_some_and(|age| age > OLD) {
+            // One that cannot be removed harms nobody.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {

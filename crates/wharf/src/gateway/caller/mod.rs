@@ -1,6 +1,6 @@
 //! Who calls.
 //!
-//! In: the headers of a request. Out: a name that policy knows, or a refusal that says how to knock. Keys are compared
+//! In: the head of a request. Out: a name that policy knows, or a refusal that says how to knock. Keys are compared
 //! here, the file that holds them is `file`'s; tokens of another issuer are `tokens`'.
 
 mod file;
@@ -12,10 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 
+use super::h1::Head;
 use super::stay::{Guest, Stay};
 use crate::config::StoredKey;
 use crate::error::Result as Checked;
@@ -205,10 +204,11 @@ fn end_others(before: &[Key], next: &[Key]) -> bool {
 }
 
 /// What a caller says it may call with: one header, one token.
-pub(super) fn token(headers: &HeaderMap) -> Result<&str, Refused> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let value = values.next().ok_or(Refused::Unnamed)?;
-    let token = value.to_str().ok().and_then(bearer).filter(|_| values.next().is_none());
+pub(super) fn token(head: &Head) -> Result<&str, Refused> {
+    if !head.has("authorization") {
+        return Err(Refused::Unnamed);
+    }
+    let token = head.one("authorization").and_then(bearer);
     token.ok_or(Refused::Unknown("one `Authorization: Bearer KEY` is needed"))
 }
 

@@ -23,8 +23,9 @@ async fn round(host: &Host, number: usize) {
     host.berth(name.as_str()).unwrap().disconnect().await;
 }
 
-/// Plays the rounds and compares what is held after the warm-up with what is held at the end.
-async fn again_and_again(host: Host, what: &str) {
+/// Plays the rounds and compares what is held after the warm-up with what is held at the end. The server, if it lives in
+/// this process, forgets each round.
+async fn again_and_again(host: Host, what: &str, forget: impl Fn()) {
     let many = rounds(50, 1000);
     for number in 0..WARM_UP {
         round(&host, number).await;
@@ -32,6 +33,7 @@ async fn again_and_again(host: Host, what: &str) {
     let (before, settled) = (Held::now(), resident());
     for number in 0..many {
         round(&host, number).await;
+        forget();
     }
     until(&format!("{what}: nothing more is held than {before:?}"), || Held::now().is_within(before)).await;
     let now = resident();
@@ -50,17 +52,17 @@ fn r_02_a_thousand_connections_leave_nothing() {
         let scratch = folder();
         let server = puppet("pup", &Puppet::new());
         let host = quick().scratch(scratch.path()).server(server).start().await.unwrap();
-        again_and_again(host, "stdio").await;
+        again_and_again(host, "stdio", || ()).await;
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "no folder is left");
 
         let tool = json!({"name": "echo", "inputSchema": {"type": "object"}});
         let far = |url: &str| ServerConfig::http(ServerName::parse("far").unwrap(), url).unwrap();
         let modern = HttpPuppet::start(http::honest_modern(vec![tool.clone()]));
         let host = quick().server(far(&modern.url())).start().await.unwrap();
-        again_and_again(host, "modern HTTP").await;
+        again_and_again(host, "modern HTTP", || modern.forget()).await;
         drop(modern);
         let legacy = HttpPuppet::start(http::honest_legacy(vec![tool], true));
         let host = quick().server(far(&legacy.url())).start().await.unwrap();
-        again_and_again(host, "legacy HTTP").await;
+        again_and_again(host, "legacy HTTP", || legacy.forget()).await;
     });
 }

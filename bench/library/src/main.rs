@@ -1,6 +1,6 @@
 //! What a call costs: the library over stdio, against a bare round trip over a pipe to the same server.
 //!
-//! `cargo bench -p wharf --bench stdio`. Both run in the same minutes, in turns, and only their ratio is judged: at most
+//! `cargo run --release -p wharf-bench-library`. Both run in the same minutes, in turns, and only their ratio is judged: at most
 //! 2 for 100 bytes, at most 1.3 for 1 MiB, one call at a time, with policy, argument checks and events on. With `--judge`
 //! it fails if even the best round of a case is over its bar; run it on one core (`taskset -c 1`) then.
 //!
