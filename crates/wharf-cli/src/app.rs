@@ -14,7 +14,7 @@ use wharf::catalog::{CatalogStore, LockedCatalogs};
 use wharf::config::{self, Config, Connect, Origin, PendingFile, ServerConfig, Sources, TrustStore};
 use wharf::event::Bus;
 use wharf::names::ServerName;
-use wharf::policy::Policy;
+use wharf::policy::{Live, Policy};
 use wharf::sandbox::Sandbox;
 use wharf::sandbox::packages::PackageOptions;
 use wharf::store::{ApprovalOptions, Approvals, Audit, AuditOptions};
@@ -59,6 +59,9 @@ pub(crate) struct OpenHost {
     pub(crate) host: Host,
     /// What is shown of servers before they are started.
     pub(crate) accepted: Arc<LockedCatalogs>,
+    /// How the record is kept, and how calls wait for an answer, where they do.
+    pub(crate) audit: Option<Live<AuditOptions>>,
+    pub(crate) approvals: Option<Live<ApprovalOptions>>,
     teller: tokio::task::JoinHandle<()>,
 }
 
@@ -180,17 +183,20 @@ impl App {
         if let Some(options) = self.package_options(setup) {
             builder = builder.packages(options);
         }
-        if let Some(audit) = self.audit(setup)? {
+        let (audit, approvals) = (self.audit(setup)?, self.approvals(setup)?);
+        let keeping =
+            (audit.as_ref().map(|a| a.options().clone()), approvals.as_ref().map(|a| a.options().clone()));
+        if let Some(audit) = audit {
             builder = builder.audit(&audit);
         }
-        if let Some(approvals) = self.approvals(setup)? {
+        if let Some(approvals) = approvals {
             builder = builder.approvals(approvals);
         }
         if is_to_stay {
             builder = builder.catalogs(Arc::clone(&accepted) as _);
         }
         let host = builder.start().await?;
-        Ok(OpenHost { host, accepted, teller })
+        Ok(OpenHost { host, accepted, audit: keeping.0, approvals: keeping.1, teller })
     }
 
     /// How packages are fetched, if that is not left to their launchers.
@@ -221,15 +227,12 @@ impl App {
             }
             return Ok(None);
         };
-        let (digest_only, keep_for, keep_size) = (settings.digest_only, settings.keep, settings.keep_size);
-        Ok(Some(Audit::open(path, AuditOptions { digest_only, keep_for, keep_size })?))
+        Ok(Some(Audit::open(path, setup.audit_options())?))
     }
 
     /// Where calls wait that somebody must allow. Nothing is opened before there is one.
     pub(crate) fn approvals(&self, setup: &Setup) -> Result<Option<Approvals>> {
-        let settings = &setup.config.approvals;
-        let (wait, expires, callers) = (settings.wait, settings.expires, settings.callers);
-        let queue = |path| Approvals::new(path, ApprovalOptions { wait, expires, callers });
+        let queue = |path| Approvals::new(path, setup.approval_options());
         Ok(self.store(setup).map(queue).transpose()?)
     }
 
@@ -329,6 +332,20 @@ impl Setup {
         let policy =
             Policy::from(&config.policy).with_flow(config.flow.clone()).with_lock(locks.lock.clone());
         Ok(Self { config, policy, locks, sources, named_lockfile, watched: None })
+    }
+
+    /// How the record is kept.
+    pub(crate) fn audit_options(&self) -> AuditOptions {
+        let settings = &self.config.audit;
+        let (digest_only, keep_for, keep_size) = (settings.digest_only, settings.keep, settings.keep_size);
+        AuditOptions { digest_only, keep_for, keep_size }
+    }
+
+    /// How calls wait for an answer.
+    pub(crate) fn approval_options(&self) -> ApprovalOptions {
+        let settings = &self.config.approvals;
+        let (wait, expires, callers) = (settings.wait, settings.expires, settings.callers);
+        ApprovalOptions { wait, expires, callers }
     }
 
     /// A configured server by its name.

@@ -55,6 +55,11 @@ impl Failure {
         Self::own(Exit::Denied, "pending", message)
     }
 
+    /// Nobody is where somebody should be.
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
+        Self::own(Exit::Unreachable, "connection", message)
+    }
+
     fn own(exit: Exit, kind: &'static str, message: impl Into<String>) -> Self {
         Self::Own(Own { exit, kind, message: message.into(), hint: None })
     }

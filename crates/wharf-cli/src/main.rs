@@ -15,6 +15,7 @@ mod lockfiles;
 mod logins;
 mod logs;
 mod output;
+mod reception;
 mod reload;
 mod repl;
 mod standard;

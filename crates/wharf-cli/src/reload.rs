@@ -1,7 +1,7 @@
-//! Edits of the configuration files, applied to a host that runs.
+//! Edits of the configuration files, applied to a host that runs and to the gateway before it.
 //!
-//! In: the configuration as it was, and its files. Out: a host whose servers are those of the files as they are now, and
-//! a line that says what changed or what is wrong. A bad edit changes nothing; a file that is not trusted any more has no
+//! In: the configuration as it was, and its files. Out: a host whose servers are those of the files as they are now, callers
+//! who are received as the files say, and a line that says what changed, what is wrong, or what needs a restart. A bad edit changes nothing; a file that is not trusted any more has no
 //! say any more. Files are looked at twice a second: that works on every file system.
 
 use std::fs::{self, File};
@@ -12,12 +12,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use wharf::config::{Origin, Problem, ServerConfig};
+use url::Url;
+use wharf::config::{Origin, PackageSettings, Problem, ServerConfig, TelemetrySettings};
+use wharf::gateway::Gateway;
 use wharf::host::Changes;
 use wharf::names::ServerName;
 
 use crate::app::{App, OpenHost, Setup};
+use crate::commands::serve::warn_of_strangers;
 use crate::failure::Result;
+use crate::reception::Reception;
 
 /// What the files looked like.
 #[derive(Debug)]
@@ -34,6 +38,15 @@ struct Watch {
 /// What changes when a file does: device and number, length, and both times.
 type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
+/// What a gateway that runs cannot change any more: where it is, where its record is, and what was made at its start.
+#[derive(Debug, PartialEq)]
+struct Fixed {
+    url: Option<Url>,
+    audit: (Option<PathBuf>, bool),
+    telemetry: TelemetrySettings,
+    packages: PackageSettings,
+}
+
 /// Why files are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
@@ -49,16 +62,23 @@ const LOOK: Duration = Duration::from_millis(500);
 const READ: u64 = 16 * 1024 * 1024;
 
 /// Applies every edit, until the terminal that this was started from is gone.
-pub(crate) async fn follow(app: &App, open: &OpenHost, mut setup: Setup) {
+pub(crate) async fn follow(
+    app: &App,
+    open: &OpenHost,
+    (gateway, mut reception): (&Gateway, Reception),
+    mut setup: Setup,
+) {
     let mut hangups = signal(SignalKind::hangup()).ok();
-    let mut watch = Watch::new(app.files(&setup));
+    let mut watch = Watch::new(app.files(&setup).into_iter().chain(reception.file()).collect());
+    let running = Fixed::of(&setup);
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // Something may have been edited since the files were read.
     let mut why = Some(Why::Start);
     loop {
         if let Some(why) = why
-            && let Err(failure) = reload(app, open, &mut setup, why).await
+            && let Err(failure) =
+                reload(app, open, (gateway, &mut reception), (&running, &mut setup), why).await
         {
             app.ui.fail(&failure);
             app.ui.warn("the configuration stays as it was");
@@ -93,7 +113,13 @@ fn has_lost_terminal(app: &App) -> bool {
     (were.stdin && !std::io::stdin().is_terminal()) || (were.stderr && !std::io::stderr().is_terminal())
 }
 
-async fn reload(app: &App, open: &OpenHost, setup: &mut Setup, why: Why) -> Result<()> {
+async fn reload(
+    app: &App,
+    open: &OpenHost,
+    (gateway, reception): (&Gateway, &mut Reception),
+    (running, setup): (&Fixed, &mut Setup),
+    why: Why,
+) -> Result<()> {
     let host = &open.host;
     let mut new = app.setup_again(setup)?;
     let is_new = |problem: &&Problem| !setup.config.problems.iter().any(|known| is_alike(known, problem));
@@ -108,6 +134,8 @@ async fn reload(app: &App, open: &OpenHost, setup: &mut Setup, why: Why) -> Resu
         let (message, hint) = crate::app::untrusted(app, file, None);
         app.ui.warn(format_args!("{message}; {hint}"));
     }
+    let mut others = reception.follow(app, gateway, setup, &new)?;
+    others.extend(keep(open, setup, &new));
     let servers: Vec<ServerConfig> =
         new.listed().filter(|s| s.enabled).map(|s| app.adjusted(s.clone())).collect();
     let same_rules = setup.config.policy == new.config.policy
@@ -123,14 +151,43 @@ async fn reload(app: &App, open: &OpenHost, setup: &mut Setup, why: Why) -> Resu
     } else {
         host.reconcile_under(new.policy.clone(), new.config.limits.clone(), servers).await?
     };
-    if why == Why::Asked || !changes.is_empty() || !same_lock {
-        app.ui.note(told(&changes, same_rules, same_lock));
+    if !same_rules {
+        others.insert(0, "other rules");
+    }
+    if !same_lock {
+        others.push("another lockfile");
+    }
+    let fixed = Fixed::of(&new);
+    let stays = if fixed == Fixed::of(setup) { Vec::new() } else { running.differs_in(&fixed) };
+    if !stays.is_empty() {
+        app.ui.warn(format_args!("needs a restart: {}", stays.join(", ")));
+    }
+    if (why == Why::Asked && stays.is_empty()) || !changes.is_empty() || !others.is_empty() {
+        app.ui.note(told(&changes, &others));
+    }
+    if setup.config.callers != new.config.callers {
+        warn_of_strangers(app, &new);
     }
     if new.locks.lock.is_none() && setup.locks.lock.is_some() {
         app.ui.warn("the lockfile is gone: servers are not held to anything any more");
     }
     *setup = new;
     Ok(())
+}
+
+/// Keeps the record, and lets calls wait, as another configuration says. Gives what is other than before.
+fn keep(open: &OpenHost, before: &Setup, new: &Setup) -> Vec<&'static str> {
+    let mut others = Vec::new();
+    if let Some(audit) = open.audit.as_ref().filter(|_| before.audit_options() != new.audit_options()) {
+        audit.replace(new.audit_options());
+        others.push("another way to keep the audit log");
+    }
+    let approvals = open.approvals.as_ref();
+    if let Some(approvals) = approvals.filter(|_| before.approval_options() != new.approval_options()) {
+        approvals.replace(new.approval_options());
+        others.push("other approvals");
+    }
+    others
 }
 
 /// A server whose new description is wrong stays as it was, if the wrong one stands where the good one stood.
@@ -152,23 +209,47 @@ fn is_alike(one: &Problem, other: &Problem) -> bool {
 }
 
 /// What changed, on one line.
-fn told(changes: &Changes, same_rules: bool, same_lock: bool) -> String {
+fn told(changes: &Changes, others: &[&str]) -> String {
     let names = |what: &str, names: &[ServerName]| {
         let names: Vec<&str> = names.iter().map(ServerName::as_str).collect();
         (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
     };
     let parts = [
-        (!same_rules).then(|| "other rules".to_owned()),
-        (!same_lock).then(|| "another lockfile".to_owned()),
         names("added", &changes.added),
         names("removed", &changes.removed),
         names("restarted", &changes.restarted),
         names("changed", &changes.changed),
     ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let others = others.iter().map(|&other| other.to_owned());
+    let parts: Vec<String> = others.chain(parts.into_iter().flatten()).collect();
     match parts.is_empty() {
         true => "reloaded: nothing changed".into(),
         false => format!("reloaded: {}", parts.join("; ")),
+    }
+}
+
+// === impl Fixed ===
+
+impl Fixed {
+    fn of(setup: &Setup) -> Self {
+        let config = &setup.config;
+        Self {
+            url: config.gateway.url.clone(),
+            audit: (config.audit.path.clone(), config.audit.off),
+            telemetry: config.telemetry.clone(),
+            packages: config.packages.clone(),
+        }
+    }
+
+    /// What another configuration has otherwise.
+    fn differs_in(&self, other: &Self) -> Vec<&'static str> {
+        let parts = [
+            (self.url != other.url, "`url` in `[gateway]`"),
+            (self.audit != other.audit, "`path` and `off` in `[audit]`"),
+            (self.telemetry != other.telemetry, "`[telemetry]`"),
+            (self.packages != other.packages, "`[packages]`"),
+        ];
+        parts.into_iter().filter(|(differs, _)| *differs).map(|(_, what)| what).collect()
     }
 }
 

@@ -87,14 +87,10 @@ impl Watched {
         };
         let answered = tokio::time::timeout(self.patience, asking).await;
         let (status, body) = answered
-            .map_err(|_| Error::Timeout {
-                server: self.name.clone(),
-                after: self.patience,
-                stderr: Default::default(),
-            })?
-            .map_err(|error: wharf::net::NetError| {
-                let hint = "is `wharf serve` running there? Its first line says where it listens";
-                Failure::from(error.into_error(&self.name, "http")).hint(hint)
+            .map_err(|_| self.silent(&format!("no answer within {} s", self.patience.as_secs())))?
+            .map_err(|error: wharf::net::NetError| match error.into_error(&self.name, "http") {
+                Error::Connection { reason, .. } => self.silent(&reason),
+                error => Failure::from(error),
             })?;
         let said = || Escaped(String::from_utf8_lossy(&body).trim()).to_string();
         match status.as_u16() {
@@ -105,6 +101,17 @@ impl Watched {
             }
             _ => Err(self.no_gateway()),
         }
+    }
+
+    /// Nobody is there, or does not answer.
+    fn silent(&self, why: &str) -> Failure {
+        let mut at = self.url.clone();
+        at.set_path("");
+        let at = at.as_str().trim_end_matches('/');
+        Failure::unreachable(format!("no gateway answers at {}: {}", Escaped(at), Escaped(why))).hint(
+            "is `wharf serve` running? Its first line says where it listens; give that address: \
+             wharf status http://127.0.0.1:PORT",
+        )
     }
 
     fn no_gateway(&self) -> Failure {

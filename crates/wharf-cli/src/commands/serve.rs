@@ -14,11 +14,12 @@ use wharf::Host;
 use wharf::ask::Decline;
 use wharf::config::ServerConfig;
 use wharf::event::{Circuit, Event, State};
-use wharf::gateway::{Callers, Gateway, UnixDoor};
+use wharf::gateway::{Gateway, UnixDoor};
 
 use crate::app::{App, Interrupts, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
 use crate::output::Level;
+use crate::reception::Reception;
 use crate::{reload, standard};
 
 /// Serve every configured server as one MCP server
@@ -94,56 +95,38 @@ impl ServeArgs {
         let servers: Vec<ServerConfig> = setup.listed().filter(|server| server.enabled).cloned().collect();
         warn_of_strangers(app, &setup);
         let open = app.open_to_stay(&setup, servers, Decline).await?;
-        let gateway = self.gateway(app, &setup, &open)?;
+        let reception = self.reception(app)?;
+        let gateway = self.gateway(&setup, &open, &reception)?;
+        let has_keys = reception.has_keys();
         let served = tokio::select! {
-            served = self.serve(app, &gateway, &open) => served,
-            () = reload::follow(app, &open, setup) => Ok(()),
+            served = self.serve(app, &gateway, &open, has_keys) => served,
+            () = reload::follow(app, &open, (&gateway, reception), setup) => Ok(()),
             () = tell_troubles(app, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };
         open.close().await;
         served
     }
 
-    /// The file of keys that counts: the one that is named, or the user's own where there is one.
-    fn key_file(&self, app: &App) -> Option<PathBuf> {
-        let named = self.keys.as_ref().map(|file| app.world.cwd.join(file));
-        named.or_else(|| app.world.own.as_ref().map(|own| own.keys.clone()).filter(|file| is_there(file)))
-    }
-
-    fn callers(&self, app: &App) -> Result<Callers> {
-        match self.key_file(app) {
-            // Whoever started it is the caller.
-            _ if self.stdio => Ok(Callers::default()),
-            Some(file) => Ok(Callers::default().key_file(file)?),
-            None => Ok(Callers::default()),
+    fn reception(&self, app: &App) -> Result<Reception> {
+        match self.stdio {
+            true => Ok(Reception::of_pipe()),
+            false => Reception::new(app, self.keys.as_deref()),
         }
     }
 
-    fn gateway(&self, app: &App, setup: &Setup, open: &OpenHost) -> Result<Gateway> {
+    fn gateway(&self, setup: &Setup, open: &OpenHost, reception: &Reception) -> Result<Gateway> {
         let mut gateway = Gateway::builder(open.host.clone())
             .hosts(self.hosts.iter().cloned())
             .origins(self.origins.iter().cloned())
-            .callers(self.callers(app)?)
-            .limits(setup.config.gateway.limits.clone())
+            .terms(reception.terms(setup))
             .telemetry(setup.config.telemetry.clone());
-        if let Some(rules) = &setup.config.callers {
-            gateway = gateway.rules(rules.clone());
-        }
-        let settings = &setup.config.gateway;
-        gateway = gateway.required(settings.required.iter().cloned());
-        if let Some(operators) = &settings.operators {
-            gateway = gateway.operators(operators.iter().cloned());
-        }
-        if let Some(url) = &settings.url {
+        if let Some(url) = &setup.config.gateway.url {
             gateway = gateway.url(url.clone());
-        }
-        if let Some(jwt) = settings.jwt.as_ref().filter(|_| !self.stdio) {
-            gateway = gateway.tokens(jwt.clone());
         }
         Ok(gateway.build()?)
     }
 
-    async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost) -> Result<()> {
+    async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost, has_keys: bool) -> Result<()> {
         if self.stdio {
             let input = BufReader::new(standard::input());
             return tokio::select! {
@@ -172,7 +155,6 @@ impl ServeArgs {
         }
         let at = SocketAddr::new(self.bind, self.port);
         gateway.may_listen(at)?;
-        let has_keys = self.key_file(app).is_some();
         let listener = TcpListener::bind(at).await.map_err(|error| {
             let hint = "choose another with --port, or 0 for a free one";
             Failure::general(format!("cannot listen at {at}: {error}")).hint(hint)
@@ -239,7 +221,7 @@ async fn tell_troubles(app: &App, host: &Host) {
 const MOST_TOLD: usize = 1000;
 
 /// A rule about a server that is not there does nothing; that may not be what was meant.
-fn warn_of_strangers(app: &App, setup: &Setup) {
+pub(crate) fn warn_of_strangers(app: &App, setup: &Setup) {
     for server in setup.config.flow.servers().filter(|name| !setup.config.servers.contains_key(*name)) {
         app.ui.warn(format_args!("a label in `[flow]` names a server `{server}` that is not configured"));
     }
@@ -257,11 +239,6 @@ fn warn_of_strangers(app: &App, setup: &Setup) {
             ));
         }
     }
-}
-
-/// Whether there is a file. Where that cannot be found out there may be one, and it must not be passed over.
-fn is_there(file: &Path) -> bool {
-    !matches!(file.try_exists(), Ok(false))
 }
 
 /// What is added to each of the lines to paste where callers have keys.

@@ -81,6 +81,30 @@ fn l92_where_there_is_a_key_a_caller_needs_one() {
 }
 
 #[test]
+fn l92_the_first_key_closes_a_gateway_that_was_open_and_a_lost_file_does_not_open_it() {
+    let desk = Desk::new();
+    let serving = Serving::start(&desk);
+    let call = |key: &str| {
+        let file = desk.caller(&serving.url, key);
+        desk.run(&["--config", &file, "call", "all", "demo_echo", "message=hi"]).code
+    };
+    let until = |what: &str, so: &dyn Fn() -> bool| {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !so() {
+            assert!(std::time::Instant::now() < deadline, "it never came to this: {what}");
+        }
+    };
+    assert_eq!(call("none"), 0, "anybody on this machine");
+    let alice = desk.run(&["keys", "add", "alice"]).out.trim().to_owned();
+    until("a key is needed", &|| call("none") != 0);
+    assert_eq!(call(&alice), 0);
+    std::fs::remove_file(desk.keys_file()).unwrap();
+    until("no key counts", &|| call(&alice) != 0);
+    assert_ne!(call("none"), 0, "whoever takes the file away does not open the door");
+    assert_eq!(serving.stop(), 0);
+}
+
+#[test]
 fn gwy_04_with_keys_an_address_that_others_reach_may_be_served() {
     let desk = Desk::new();
     let refused = desk.run(&["serve", "--bind", "0.0.0.0", "--port", "0"]);

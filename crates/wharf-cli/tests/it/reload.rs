@@ -347,3 +347,44 @@ fn l07_other_rules_end_what_they_forbid() {
     assert_eq!(pids(&desk, "a").len(), 1);
     pipe.close();
 }
+
+#[test]
+fn l07_rules_limits_and_approvals_are_edited_without_a_restart_and_the_rest_is_said_to_need_one() {
+    let desk = Desk::new();
+    configure(&desk, &[("a", ""), ("b", "")]);
+    let plain = fs::read_to_string(desk.config()).unwrap();
+    let edit = |more: &str| fs::write(desk.config(), format!("{plain}\n{more}")).unwrap();
+    let mut pipe = Pipe::open(&desk);
+    assert_eq!(pipe.servers(), ["a", "b"]);
+    assert!(pipe.echo("a")["error"].is_null() && pipe.echo("b")["error"].is_null());
+    let lost = pipe.send("tools/call", json!({"name": "b_sleep", "arguments": {"ms": 600_000}}));
+    let kept = pipe.send("tools/call", json!({"name": "a_sleep", "arguments": {"ms": 3000}}));
+
+    edit("[callers.\"*\"]\nservers = [\"a\"]\n");
+    pipe.says("reloaded: other rules of callers\n");
+    let ended = pipe.answer(lost);
+    assert!(
+        ended["error"]["message"].as_str().unwrap().contains("not given to the caller any more"),
+        "{ended}"
+    );
+    assert!(pipe.answer(kept)["error"].is_null(), "what is still given goes on");
+    assert_eq!(pipe.servers(), ["a"]);
+    assert_eq!((pids(&desk, "a").len(), pids(&desk, "b").len()), (1, 1), "nothing was started again");
+
+    edit("[gateway.limits]\ncalls_per_caller = 7\n[approvals]\nwait = \"1s\"\n[audit]\nkeep = \"9d\"\n");
+    let said = pipe.says("reloaded:");
+    for what in ["other rules of callers", "other limits of callers", "other approvals", "keep the audit log"]
+    {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    assert_eq!(pipe.servers(), ["a", "b"], "without rules everything is given again");
+
+    edit("[gateway.limits]\ncalls_per_caller = -1\n");
+    let said = pipe.says("stays as it was");
+    assert!(said.contains("calls_per_caller"), "{said}");
+
+    edit("[gateway]\nurl = \"https://tools.example.org/mcp\"\n[telemetry]\notlp = \"http://127.0.0.1:9\"\n");
+    let said = pipe.says("needs a restart");
+    assert!(said.contains("needs a restart: `url` in `[gateway]`, `[telemetry]`"), "{said}");
+    pipe.close();
+}

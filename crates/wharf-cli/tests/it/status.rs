@@ -56,6 +56,10 @@ fn l96_status_tells_of_servers_calls_and_troubles() {
     assert_eq!(serving.stop(), 0);
     let gone = desk.run(&["status", &url, "--json"]);
     assert_eq!((gone.code, gone.error()["kind"].as_str()), (4, Some("connection")), "{gone:?}");
+    let gone = desk.run(&["status", &url]);
+    let at = url.trim_end_matches("/mcp");
+    assert!(gone.err.contains(&format!("no gateway answers at {at}")), "{gone:?}");
+    assert!(gone.err.contains("is `wharf serve` running?") && !gone.err.contains("the call"), "{gone:?}");
     assert_eq!(desk.run(&["status", "ftp://x"]).code, 7);
     assert_eq!(desk.run(&["status", "no address"]).code, 2);
 }

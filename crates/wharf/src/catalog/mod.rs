@@ -10,6 +10,7 @@ mod offered;
 mod pages;
 mod pinned;
 pub mod scan;
+mod tasks;
 mod watch;
 
 pub use drift::{Change, Drift, How, What, diff_lines};
@@ -19,6 +20,7 @@ pub use offered::{Offered, prompts, resource_templates, resources};
 pub use pinned::{
     CATALOGUE_MAX, CatalogMemory, CatalogStore, Catalogue, Definition, Definitions, PinKey, Pinned,
 };
+pub(crate) use tasks::{TaskNews, TaskWatchers};
 pub use watch::{Subscription, Update, Watchers};
 
 pub use crate::mcp::ListKind;

@@ -11,7 +11,7 @@ use super::connection::{Connection, Ended, Live, Request};
 use super::inbox::Failure;
 use super::link::LinkFailure;
 use crate::error::{Error, Result};
-use crate::mcp::{Era, method};
+use crate::mcp::{Era, extension, meta, method};
 use crate::wire::{self, Json, Members};
 
 /// A request that stays open as long as this is held. Dropped, the server is told that nobody listens any more.
@@ -39,6 +39,9 @@ pub(super) const LISTS: [(&str, &str, &str); 3] = [
     ("prompts", "promptsListChanged", method::PROMPTS_CHANGED),
     ("resources", "resourcesListChanged", method::RESOURCES_CHANGED),
 ];
+
+/// The key under which word of tasks is asked for.
+const TASK_IDS: &str = "taskIds";
 
 /// As good as for ever, and still a time that can be counted.
 const LONG: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -140,6 +143,23 @@ fn missed(notifications: &Json, mut tell: impl FnMut(Vec<u8>)) {
     }
 }
 
+/// The same `_meta`, of a client that knows the extension.
+fn knowing_tasks(meta: &Members) -> Members {
+    let told = meta.to_json();
+    let known = told.member(meta::CLIENT_CAPABILITIES);
+    let (mut extensions, mut capabilities, mut all) = (Members::new(), Members::new(), Members::new());
+    if let Some(known) = &known {
+        capabilities.append_without(known, &["extensions"]);
+        if let Some(known) = known.member("extensions") {
+            extensions.append_without(&known, &[extension::TASKS]);
+        }
+    }
+    extensions.json(extension::TASKS, &Json::empty_object());
+    capabilities.object("extensions", &extensions);
+    all.append_without(&told, &[meta::CLIENT_CAPABILITIES]).object(meta::CLIENT_CAPABILITIES, &capabilities);
+    all
+}
+
 /// Keeps one request open. `first` hears that the server agreed, or why it did not.
 async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
     let _standing = live.wire.inbox.stand();
@@ -151,6 +171,9 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
     request.standing = Some(tell);
     let logging = live.logging_meta.get();
     let meta = logging.as_deref().unwrap_or(&live.meta);
+    // Word of a task goes to whoever says that it knows of tasks.
+    let of_tasks = notifications.member(TASK_IDS).map(|_| knowing_tasks(meta));
+    let meta = of_tasks.as_ref().unwrap_or(meta);
     let ended = {
         let attempt = live.wire.attempt(&mut request, Some(meta));
         tokio::pin!(attempt);

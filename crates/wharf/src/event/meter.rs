@@ -32,6 +32,8 @@ pub struct Tally {
     outcomes: [AtomicU64; OUTCOMES.len()],
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
+    /// Bytes of arguments, and of results.
+    bytes: [AtomicU64; 2],
 }
 
 /// Where a route's calls are counted: found at its first call, and kept with it.
@@ -61,6 +63,8 @@ pub struct Reading {
     pub buckets: [u64; BOUNDS.len() + 1],
     /// How long all of them took together.
     pub took: Duration,
+    /// How many bytes their arguments and their results had, of those that have ended with a result.
+    pub bytes: [u64; 2],
 }
 
 /// What a reading is about.
@@ -256,6 +260,12 @@ impl Meter {
 // === impl Counted ===
 
 impl Counted<'_> {
+    /// The call carried so many bytes there and back.
+    pub(crate) fn carried(&self, arguments: usize, result: usize) {
+        self.tally.bytes[0].fetch_add(arguments as u64, Relaxed);
+        self.tally.bytes[1].fetch_add(result as u64, Relaxed);
+    }
+
     /// The call has ended, and so.
     pub(crate) fn end(mut self, success: bool, error: Option<&Error>, took: Duration) {
         self.ended = true;
@@ -292,7 +302,8 @@ impl Tally {
         let outcomes = std::array::from_fn(|n| self.outcomes[n].load(Relaxed));
         let buckets = std::array::from_fn(|n| self.buckets[n].load(Relaxed));
         let took = Duration::from_nanos(self.nanos.load(Relaxed));
-        Reading { of, started: self.started.load(Relaxed), outcomes, buckets, took }
+        let bytes = std::array::from_fn(|n| self.bytes[n].load(Relaxed));
+        Reading { of, started: self.started.load(Relaxed), outcomes, buckets, took, bytes }
     }
 }
 

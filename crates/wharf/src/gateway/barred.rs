@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::stay::Withdrawn;
 use crate::event::{Fact, Kind, Trail, Verdict};
 use crate::names::{CallerName, ServerName};
 
@@ -29,6 +30,8 @@ pub(super) enum Bar {
     Identity(&'static str),
     /// It asks for more than it may at a time.
     Limits,
+    /// It was let in, or given something, and is not any more: what it had under way was ended.
+    Withdrawn(Withdrawn),
 }
 
 /// Where a refusal comes from.
@@ -161,6 +164,8 @@ fn fact(from: &Whence, bar: Bar, more: u64) -> Fact {
     let (rule, why, outcome) = match bar {
         Bar::Address(why) => ("the gateway's address", why, "denied"),
         Bar::Identity(why) => ("authentication", why, "denied"),
+        Bar::Withdrawn(what @ Withdrawn::Entry) => ("authentication", what.words(), "denied"),
+        Bar::Withdrawn(what @ Withdrawn::Gift) => ("the caller's rules", what.words(), "denied"),
         Bar::Limits => ("the gateway's limits", "too much is under way already", "overloaded"),
     };
     let reason = match more {

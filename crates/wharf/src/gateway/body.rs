@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::limits;
 use super::notes::NotesRead;
-use crate::names::CallerName;
+use super::stay::Guest;
 use crate::wire::{Json, Pieces, RpcError, response_error};
 
 /// An answer over HTTP.
@@ -24,7 +24,7 @@ pub(super) struct Reply {
     pub(super) fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(super) body: ReplyBody,
     /// Who speaks a WebSocket from here on.
-    pub(super) becomes: Option<CallerName>,
+    pub(super) becomes: Option<Guest>,
 }
 
 /// The work of a request; its end is the last message of the answer.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
@@ -71,8 +72,10 @@ pub(super) struct Desk {
     pub(super) rejections: Rejections,
     /// Where traces are made.
     pub(super) tracer: Option<Arc<Tracer>>,
-    /// What callers are given; `None`: everything.
-    pub(super) callers: Option<CallerTable>,
+    /// What callers are given; nothing there: everything.
+    pub(super) callers: ArcSwapOption<CallerTable>,
+    /// By which the host knows the scopes of our callers.
+    pub(super) number: u64,
 }
 
 /// A caller, and what it said of itself: connections to legacy servers are made with exactly that.
@@ -99,6 +102,7 @@ impl Desk {
         let (mut own, mut signature) = (Members::default(), Members::default());
         own.json(meta::SERVER_INFO, &info);
         signature.object("_meta", &own);
+        let number = host.number_gateway();
         Ok(Self {
             host,
             info,
@@ -119,7 +123,8 @@ impl Desk {
             gate: Gate::default(),
             rejections: Rejections::default(),
             tracer: None,
-            callers: None,
+            callers: ArcSwapOption::empty(),
+            number,
         })
     }
 
@@ -170,11 +175,21 @@ impl Desk {
 
     fn open_with(&self, caller: &CallerName, asker: impl crate::ask::Asker, taint: Taint) -> Result<Session> {
         let scope = self.host.session(caller.as_str()).permission(Permission::Yolo);
-        let mut scope = scope.asker(asker).taint(taint).relaying();
-        if let Some(callers) = &self.callers {
+        let mut scope = scope.asker(asker).taint(taint).relaying(self.number);
+        let mut table = self.callers.load_full();
+        if let Some(callers) = &table {
             scope = scope.rules(callers.rules_of(caller));
         }
-        scope.start()
+        let scope = scope.start()?;
+        // Others may have come while it was made, and found nobody to give them to.
+        loop {
+            let now = self.callers.load_full();
+            if now.as_ref().map(Arc::as_ptr) == table.as_ref().map(Arc::as_ptr) {
+                return Ok(scope);
+            }
+            scope.give(now.as_ref().map(|callers| callers.rules_of(caller)));
+            table = now;
+        }
     }
 
     /// What the whole can do for a caller, as a server says it.
@@ -246,6 +261,9 @@ impl Desk {
             }
         }
         let server = route.map(|route| route.server.clone());
+        if let Some(route) = route {
+            visit.line.is_for(scope, &route.server, Some(&route.tool.name));
+        }
         let _pass = self.gate.enter(scope.agent(), server.as_ref()).await?;
         let arguments = arguments.unwrap_or_else(Json::empty_object);
         let mut report = |progress: Progress| visit.line.progress(&progress);

@@ -1,9 +1,14 @@
-//! The end of a gateway, in two steps: first streams end and calls may, then calls must.
+//! The end of a gateway, in two steps: first streams end and calls may, then calls must. And the end of what one caller
+//! does, when what let it in or what it was given is taken back.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
+use super::barred::{Bar, Whence};
+use super::desk::Desk;
+use super::line::Line;
+use super::stay::{Guest, Withdrawn};
 use crate::mcp::code;
 use crate::wire::{Json, RpcError};
 
@@ -38,15 +43,43 @@ impl Ending {
         self.until(STOPPING).await;
     }
 
-    /// Does some work, unless the end comes first.
-    pub(super) async fn or_over<T>(
-        &self,
-        work: impl Future<Output = Result<T, RpcError>>,
-    ) -> Result<T, RpcError> {
-        tokio::select! {
-            biased;
-            done = work => done,
-            () = self.until(OVER) => Err(over()),
+    /// Something was taken back from somebody: whoever has something under way looks whether it was from them.
+    pub(super) fn withdraw(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Does something now, and whenever something was taken back. Never ends by itself.
+    pub(super) async fn at_every_withdrawal(&self, look: impl Fn()) {
+        loop {
+            let changed = self.changed.notified();
+            look();
+            changed.await;
+        }
+    }
+
+    /// Waits until what let a caller in is taken back.
+    pub(super) async fn until_out(&self, guest: &Guest) {
+        loop {
+            let changed = self.changed.notified();
+            if guest.stay().is_over() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until a request must end. `None`: because everything does.
+    async fn until_given_up(&self, line: &Line) -> Option<Withdrawn> {
+        loop {
+            // Before the look: what changes after it is heard.
+            let changed = self.changed.notified();
+            if self.step.load(Ordering::Acquire) >= OVER {
+                return None;
+            }
+            if let Some(withdrawn) = line.withdrawn() {
+                return Some(withdrawn);
+            }
+            changed.await;
         }
     }
 
@@ -66,8 +99,37 @@ impl Ending {
     }
 }
 
-fn over() -> RpcError {
-    let data = serde_json::json!({ "kind": "cancelled", "retryable": false });
-    let error = RpcError::new(code::INTERNAL, "the gateway stops, so the call was cancelled");
-    RpcError { data: Some(Json::of(&data)), ..error }
+// === impl Desk ===
+
+impl Desk {
+    /// Does the work of a request, unless its end comes first: that of the gateway, or of what the request needs.
+    pub(super) async fn or_over<T>(
+        &self,
+        line: &Line,
+        work: impl Future<Output = Result<T, RpcError>>,
+    ) -> Result<T, RpcError> {
+        let given_up = tokio::select! {
+            biased;
+            done = work => return done,
+            given_up = self.ending.until_given_up(line) => given_up,
+        };
+        let Some(withdrawn) = given_up else {
+            return Err(ended("cancelled", "the gateway stops, so the call was cancelled"));
+        };
+        let (caller, server) = line.between();
+        self.gate.turn_away(Whence::Caller(caller, server), Bar::Withdrawn(withdrawn));
+        Err(match withdrawn {
+            Withdrawn::Entry => {
+                ended("denied", "the caller's key or token was taken back, so the call was ended")
+            }
+            Withdrawn::Gift => {
+                ended("denied", "this is not given to the caller any more, so the call was ended")
+            }
+        })
+    }
+}
+
+fn ended(kind: &str, why: &str) -> RpcError {
+    let data = serde_json::json!({ "kind": kind, "retryable": false });
+    RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, why) }
 }

@@ -61,7 +61,6 @@ impl Desk {
         let place = self.offers.prompt(scope, &name).await.ok_or_else(|| invalid("unknown prompt"))?;
         let mut passed = passed(&params);
         passed.text("name", &place.own);
-        let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
         let what = (Part::Prompts, method::PROMPTS_GET, Some(&*place.own));
         let got = forward(self, scope, &place.server, what, (&passed, visit)).await?;
         got.map_err(|error| if is_hidden(&error) { invalid("unknown prompt") } else { told(error) })
@@ -72,7 +71,6 @@ impl Desk {
         let place = self.offers.resource(scope, &uri).await.ok_or_else(|| not_found(&uri))?;
         let mut passed = passed(&params);
         passed.text("uri", &place.own);
-        let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
         let what = (Part::Resources, method::RESOURCES_READ, Some(&*place.own));
         let read = forward(self, scope, &place.server, what, (&passed, visit)).await?;
         let read = read.map_err(|error| if is_hidden(&error) { not_found(&uri) } else { told(error) })?;
@@ -105,7 +103,6 @@ impl Desk {
         };
         let mut passed = passed(params);
         passed.json("ref", &renamed(&reference, key, (&public, &place.own)));
-        let _pass = self.gate.enter(scope.agent(), Some(&place.server)).await?;
         let what = (Part::Completions, method::COMPLETE, None);
         match forward(self, scope, &place.server, what, (&passed, visit)).await? {
             // Others complete, so the whole does; this one has nothing to say.
@@ -126,6 +123,7 @@ pub(super) async fn forward(
     what: (Part, &'static str, Option<&str>),
     (params, visit): (&Members, &Visit),
 ) -> Result<Result<Json, Error>, RpcError> {
+    visit.line.is_for(scope, server, None);
     let _pass = desk.gate.enter(scope.agent(), Some(server)).await?;
     let mut report = |progress: Progress| visit.line.progress(&progress);
     let relayed = Some(Arc::clone(&visit.relayed));

@@ -13,6 +13,7 @@ use super::line::Line;
 use super::modern::Asked;
 use super::news::{Ear, Topic};
 use super::reel::{Expected, Reels};
+use super::stay::Guest;
 use crate::host::Session;
 use crate::mcp::{Revision, method};
 use crate::names::{CallerName, ServerName};
@@ -25,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Talk {
     /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
-    pub(super) async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Asked) -> Reply {
+    pub(super) async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Asked, guest: &Guest) -> Reply {
         let reel = Reels::fresh(self.streams.fetch_add(1, Ordering::Relaxed));
         let expected = Expected(Arc::clone(&reel));
         let patience = desk.clock.wait(PATIENCE);
-        let mut done = self.start(desk, asked, Line::through(Arc::clone(&reel)));
+        let mut done = self.start(desk, asked, Line::through(Arc::clone(&reel), guest));
         let ended = tokio::select! {
             biased;
             ended = &mut done => Some(ended),
@@ -66,7 +67,7 @@ impl Talk {
         }
         let reel = self.reels.always();
         let events = reel.read_after(reel.last(), self.can_resume());
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(Line::through(reel));
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(Line::through(reel, &self.caller));
         body::stream(events)
     }
 

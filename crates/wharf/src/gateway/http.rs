@@ -23,10 +23,10 @@ use super::metrics;
 use super::modern::Asked;
 use super::resource::Resource;
 use super::sse::Streams;
+use super::stay::Guest;
 use super::websocket;
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
-use crate::names::CallerName;
 use crate::wire::{Json, Message, RpcError, is_batch, parse_message};
 
 pub(super) const VERSION: &str = "mcp-protocol-version";
@@ -50,6 +50,7 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl F
     tokio::select! {
         () = accept::receive(&listener, gateway, stop, converse) => door.sessions.stop(),
         () = stopping => {}
+        () = gateway.desk.ending.at_every_withdrawal(|| door.sessions.withdraw()) => {}
     }
 }
 
@@ -67,7 +68,7 @@ enum Wanted {
     /// Nothing more: this is the answer.
     Nothing(Reply),
     /// Its body is a message of this caller.
-    Message(CallerName),
+    Message(Guest),
 }
 
 /// How long a caller may be silent. Looked at twice: the wait goes on across requests, and only whoever was silent for all
@@ -190,15 +191,16 @@ impl Door {
         if !matches!(path, "/mcp" | "/sse" | "/messages") {
             return Wanted::Nothing(self.about_itself(head).await);
         }
-        let tokens = settings.tokens.as_deref();
-        let caller = match settings.callers.admit(tokens, head, self.resource.url()).await {
+        let admission = settings.admission.load();
+        let caller = match admission.admit(head, self.resource.url()).await {
             Ok(caller) => caller,
             Err(refused) => {
                 metrics::count(&self.gateway.desk.rejections.auth);
                 turn_away(Bar::Identity(refused.words()));
-                return Wanted::Nothing(self.resource.refuse(refused, settings));
+                return Wanted::Nothing(self.resource.refuse(refused, &admission));
             }
         };
+        drop(admission);
         if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
             return Wanted::Nothing(body::overloaded(&Json::null(), &overloaded.into()));
         }
@@ -217,17 +219,19 @@ impl Door {
     /// What is asked of the gateway itself, by whoever looks after it or wants to know who gives out tokens.
     async fn about_itself(&self, head: &Head) -> Reply {
         let settings = &self.gateway.settings;
-        if settings.tokens.is_some() && self.resource.describes_itself_at(head.path()) {
+        let admission = settings.admission.load();
+        if admission.tokens.is_some() && self.resource.describes_itself_at(head.path()) {
             return match *head.method() {
-                Method::GET | Method::HEAD => self.resource.described(settings),
+                Method::GET | Method::HEAD => self.resource.described(&admission),
                 _ => body::not_allowed("GET, HEAD"),
             };
         }
+        drop(admission);
         Box::pin(self.probe(head)).await
     }
 
     /// What has no body: streams, and the end of sessions.
-    fn stream(&self, head: &Head, caller: CallerName) -> Reply {
+    fn stream(&self, head: &Head, caller: Guest) -> Reply {
         let is_legacy = !is_modern(head);
         match (head.path(), head.method().clone()) {
             ("/sse", Method::GET) => self.streams.open(&self.gateway, caller),
@@ -258,7 +262,7 @@ impl Door {
     }
 
     /// Takes what a caller has sent.
-    async fn take(&self, head: &Head, caller: CallerName, frame: Bytes) -> Reply {
+    async fn take(&self, head: &Head, caller: Guest, frame: Bytes) -> Reply {
         if head.path() == "/messages" {
             // A message for a stream, which is also where the answer goes.
             return Box::pin(self.streams.take(head.query(), &caller, frame)).await;

@@ -22,6 +22,7 @@ use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
 use super::reel::{ALWAYS, Reels};
+use super::stay::Guest;
 use super::visit::{self, Visit};
 use super::watching::Watches;
 use crate::host::Session as Scope;
@@ -36,7 +37,8 @@ pub(super) struct Sessions(Mutex<HashMap<String, Arc<Talk>>>);
 /// One conversation with a caller.
 #[derive(Debug)]
 pub(super) struct Talk {
-    pub(super) caller: CallerName,
+    /// Who opened it.
+    pub(super) caller: Guest,
     pub(super) revision: Revision,
     /// What the caller answers, as it said.
     capabilities: Json,
@@ -73,7 +75,7 @@ impl Sessions {
     pub(super) async fn take(
         self: &Arc<Self>,
         desk: Arc<Desk>,
-        caller: CallerName,
+        caller: Guest,
         head: &Head,
         message: Message,
     ) -> Reply {
@@ -88,7 +90,7 @@ impl Sessions {
         };
         match message {
             Message::Request { id, method, params } => {
-                talk.answer(desk, Asked::new(id, method, params).with_head(head)).await
+                talk.answer(desk, Asked::new(id, method, params).with_head(head), &caller).await
             }
             Message::Notification { method, params } => {
                 talk.hear(&method, params.as_ref());
@@ -114,6 +116,16 @@ impl Sessions {
         self.lock().values().for_each(|talk| talk.reels.stop());
     }
 
+    /// Ends the sessions of callers who are not let in any more. What they have under way ends by itself, with words.
+    pub(super) fn withdraw(&self) {
+        let gone: Vec<_> =
+            self.lock().extract_if(|_, talk| talk.caller.stay().is_over()).map(|(_, talk)| talk).collect();
+        for talk in gone {
+            talk.watches.clear();
+            talk.reels.stop();
+        }
+    }
+
     /// Ends a session.
     pub(super) fn end(&self, head: &Head, caller: &CallerName) -> Reply {
         match self.find(head, caller) {
@@ -128,7 +140,7 @@ impl Sessions {
         }
     }
 
-    async fn open(&self, desk: &Desk, caller: &CallerName, id: &Json, params: Option<&Json>) -> Reply {
+    async fn open(&self, desk: &Desk, caller: &Guest, id: &Json, params: Option<&Json>) -> Reply {
         let talk = Arc::new(Talk::greet(caller.clone(), params));
         let Some(name) = random_name() else {
             let error = RpcError::new(code::INTERNAL, "no random numbers to be had");
@@ -137,7 +149,7 @@ impl Sessions {
         let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
         sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
-        let own = sessions.values().filter(|talk| talk.caller == *caller).count();
+        let own = sessions.values().filter(|talk| *talk.caller == **caller).count();
         if sessions.len() >= MOST || own >= MOST_OF_ONE {
             return body::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; try again later");
         }
@@ -156,7 +168,7 @@ impl Sessions {
                 &RpcError::new(code::INVALID_REQUEST, why),
             )));
         };
-        let talk = self.lock().get(name).filter(|talk| talk.caller == *caller && talk.is_fresh()).cloned();
+        let talk = self.lock().get(name).filter(|talk| *talk.caller == *caller && talk.is_fresh()).cloned();
         let talk = talk.ok_or_else(|| {
             let error = RpcError::new(code::INVALID_REQUEST, "there is no such session: send `initialize`");
             Box::new(body::refuse(StatusCode::NOT_FOUND, &error))
@@ -180,7 +192,7 @@ impl Sessions {
 
 impl Talk {
     /// Agrees on a revision: the caller's, if Wharf speaks it, or else the newest of this era.
-    pub(super) fn greet(caller: CallerName, params: Option<&Json>) -> Self {
+    pub(super) fn greet(caller: Guest, params: Option<&Json>) -> Self {
         let [asked, capabilities] =
             params.map(|p| p.pick(["protocolVersion", "capabilities"])).unwrap_or_default();
         let asked = asked.and_then(|asked| asked.to::<String>().ok());
@@ -232,7 +244,7 @@ impl Talk {
     /// The work of a request, to its answer.
     pub(super) async fn work(self: Arc<Self>, desk: Arc<Desk>, asked: Asked, line: Line) -> Pieces {
         let way = OpenWay::new(&self, &asked.id, &line);
-        let result = desk.ending.or_over(self.result(&desk, &asked, line)).await;
+        let result = desk.or_over(&line.clone(), self.result(&desk, &asked, line)).await;
         drop(way);
         match result {
             Ok(result) => undressed(&asked.id, &result),

@@ -7,7 +7,8 @@
 mod gauge;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,21 +47,29 @@ pub(super) struct Overloaded {
 
 #[derive(Debug)]
 struct Inner {
-    limits: CallLimits,
     /// Where it is kept who was turned away.
     barred: Barred,
-    /// Of one server's calls, how many may be one caller's.
-    share: usize,
-    /// Of one server's queue, how much may be one caller's.
-    patience: usize,
     state: Mutex<State>,
+    /// Whether it matters how often a caller asks.
+    is_rated: AtomicBool,
     /// How many were refused because they came too often, and because too many waited.
     too_often: AtomicU64,
     too_many: AtomicU64,
 }
 
+/// How much is let through, until somebody says otherwise.
+#[derive(Debug)]
+struct Bounds {
+    limits: CallLimits,
+    /// Of one server's calls, how many may be one caller's.
+    share: usize,
+    /// Of one server's queue, how much may be one caller's.
+    patience: usize,
+}
+
 #[derive(Debug)]
 struct State {
+    bounds: Bounds,
     callers: Map<CallerName, Caller>,
     servers: Map<Option<ServerName>, Server>,
     waiting: usize,
@@ -128,17 +137,35 @@ const SOON: Duration = Duration::from_secs(1);
 
 impl Gate {
     pub(super) fn new(limits: CallLimits, barred: Barred) -> Self {
-        let share = (limits.calls_per_server / 2).max(1);
-        let patience = (limits.waiting / 8).max(1);
-        let (state, too_often, too_many) = (Mutex::new(State::new()), AtomicU64::new(0), AtomicU64::new(0));
-        Self(Arc::new(Inner { limits, barred, share, patience, state, too_often, too_many }))
+        let bounds = Bounds::of(limits);
+        let is_rated = AtomicBool::new(bounds.rate().is_some());
+        let (state, too_often, too_many) =
+            (Mutex::new(State::new(bounds)), AtomicU64::new(0), AtomicU64::new(0));
+        Self(Arc::new(Inner { barred, state, is_rated, too_often, too_many }))
+    }
+
+    /// Lets through what other limits do, from now on. Calls under way go on, and those that wait go if they may now.
+    pub(super) fn adopt(&self, limits: CallLimits) {
+        let (mut called, mut state) = (Vec::new(), self.0.lock());
+        if state.bounds.limits == limits {
+            return;
+        }
+        state.bounds = Bounds::of(limits);
+        self.0.is_rated.store(state.bounds.rate().is_some(), Relaxed);
+        let servers: Vec<_> = state.servers.keys().cloned().collect();
+        servers.iter().for_each(|server| self.0.call_next(&mut state, server, &mut called));
+        drop(state);
+        tell(called);
     }
 
     /// A caller asks for something, whatever it is.
     pub(super) fn arrive(&self, caller: &CallerName) -> Result<(), Overloaded> {
-        let Some(rate) = self.0.rate() else { return Ok(()) };
+        if !self.0.is_rated.load(Relaxed) {
+            return Ok(());
+        }
         let mut state = self.0.lock();
-        state.sweep(Some(rate));
+        let Some(rate) = state.bounds.rate() else { return Ok(()) };
+        state.sweep();
         let known = state.callers.entry(caller.clone()).or_default();
         let taken = known.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate);
         drop(state);
@@ -183,6 +210,16 @@ impl Default for Gate {
     }
 }
 
+/// Somebody whose turn it is, and what it is to be given.
+type Called = (oneshot::Sender<Pass>, Pass);
+
+/// Calls them. A pass that nobody takes is dropped here, without the lock, and its turn goes to the next.
+fn tell(called: Vec<Called>) {
+    for (call, pass) in called {
+        drop(call.send(pass));
+    }
+}
+
 enum Asked {
     Through,
     Wait(u64, oneshot::Receiver<Pass>),
@@ -196,13 +233,6 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often one caller may ask.
-    fn rate(&self) -> Option<Rate> {
-        let a_second = self.limits.requests_per_second?;
-        let at_once = self.limits.burst.map_or(a_second * 2.0, |burst| burst as f64).max(1.0);
-        Some(Rate { a_second, at_once })
-    }
-
     fn pass(self: &Arc<Self>, caller: CallerName, server: Option<ServerName>) -> Pass {
         Pass { gate: Arc::clone(self), caller, server }
     }
@@ -210,22 +240,23 @@ impl Inner {
     fn ask(&self, caller: &CallerName, server: Option<&ServerName>) -> Result<Asked, Overloaded> {
         let server = server.cloned();
         let mut state = self.lock();
-        state.sweep(self.rate());
-        let State { callers, servers, waiting, tickets, .. } = &mut *state;
+        state.sweep();
+        let State { bounds, callers, servers, waiting, tickets, .. } = &mut *state;
+        let limits = &bounds.limits;
         if !callers.contains_key(caller) {
             callers.insert(caller.clone(), Caller::default());
         }
         let (Some(of_caller), at) = (callers.get_mut(caller), servers.entry(server).or_default()) else {
             return Err(Overloaded { retry_after: SOON });
         };
-        if let Some(rate) = self.limits.server_calls_per_second {
+        if let Some(rate) = limits.server_calls_per_second {
             let rate = Rate { a_second: rate, at_once: (rate * 2.0).max(1.0) };
             at.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate)?;
         }
         let turn = at.turns.entry(caller.clone()).or_default();
-        let is_free = of_caller.under_way < self.limits.calls_per_caller
-            && at.under_way < self.limits.calls_per_server
-            && turn.under_way < self.share
+        let is_free = of_caller.under_way < limits.calls_per_caller
+            && at.under_way < limits.calls_per_server
+            && turn.under_way < bounds.share
             // Nobody goes past those of its own who came before.
             && turn.queue.is_empty();
         if is_free {
@@ -234,7 +265,7 @@ impl Inner {
             turn.under_way += 1;
             return Ok(Asked::Through);
         }
-        if *waiting >= self.limits.waiting || turn.queue.len() >= self.patience {
+        if *waiting >= limits.waiting || turn.queue.len() >= bounds.patience {
             if turn.is_over() {
                 at.turns.shift_remove(caller);
             }
@@ -254,10 +285,11 @@ impl Inner {
         let mut called = Vec::new();
         let server = server.cloned();
         let mut state = self.lock();
+        let most = state.bounds.limits.calls_per_caller;
         let was_full = match state.callers.get_mut(caller) {
             Some(of_caller) => {
                 of_caller.under_way -= 1;
-                of_caller.waiting > 0 && of_caller.under_way + 1 >= self.limits.calls_per_caller
+                of_caller.waiting > 0 && of_caller.under_way + 1 >= most
             }
             None => false,
         };
@@ -278,27 +310,19 @@ impl Inner {
             others.iter().for_each(|other| self.call_next(&mut state, other, &mut called));
         }
         drop(state);
-        // A pass that nobody takes is dropped here, without the lock, and its turn goes to the next.
-        for (call, pass) in called {
-            drop(call.send(pass));
-        }
+        tell(called);
     }
 
     /// Calls those whose turn it is at a server, as long as there is room.
-    fn call_next(
-        self: &Arc<Self>,
-        state: &mut State,
-        server: &Option<ServerName>,
-        called: &mut Vec<(oneshot::Sender<Pass>, Pass)>,
-    ) {
-        let State { callers, servers, waiting, .. } = state;
+    fn call_next(self: &Arc<Self>, state: &mut State, server: &Option<ServerName>, called: &mut Vec<Called>) {
+        let State { bounds, callers, servers, waiting, .. } = state;
         let Some(at) = servers.get_mut(server) else { return };
-        while at.waiting > 0 && at.under_way < self.limits.calls_per_server {
+        while at.waiting > 0 && at.under_way < bounds.limits.calls_per_server {
             let may_go = |(name, turn): (&CallerName, &Turn)| {
                 let of_caller = callers.get(name).map_or(0, |caller| caller.under_way);
                 !turn.queue.is_empty()
-                    && turn.under_way < self.share
-                    && of_caller < self.limits.calls_per_caller
+                    && turn.under_way < bounds.share
+                    && of_caller < bounds.limits.calls_per_caller
             };
             let Some(place) = at.turns.iter().position(may_go) else { return };
             // Whoever had its turn stands last now.
@@ -322,8 +346,9 @@ impl Inner {
 // === impl State ===
 
 impl State {
-    fn new() -> Self {
+    fn new(bounds: Bounds) -> Self {
         Self {
+            bounds,
             callers: Map::default(),
             servers: Map::default(),
             waiting: 0,
@@ -333,15 +358,32 @@ impl State {
     }
 
     /// Forgets those that nothing is known of but their names, when there are many.
-    fn sweep(&mut self, rate: Option<Rate>) {
+    fn sweep(&mut self) {
         if self.callers.len() < self.sweep_at {
             return;
         }
+        let rate = self.bounds.rate();
         let is_spent = |bucket: &mut Bucket| rate.is_some_and(|rate| bucket.refill(rate) < rate.at_once);
         self.callers.retain(|_, caller| {
             caller.under_way > 0 || caller.waiting > 0 || caller.rate.as_mut().is_some_and(is_spent)
         });
         self.sweep_at = (2 * self.callers.len()).max(REMEMBERED);
+    }
+}
+
+// === impl Bounds ===
+
+impl Bounds {
+    fn of(limits: CallLimits) -> Self {
+        let (share, patience) = ((limits.calls_per_server / 2).max(1), (limits.waiting / 8).max(1));
+        Self { limits, share, patience }
+    }
+
+    /// How often one caller may ask.
+    fn rate(&self) -> Option<Rate> {
+        let a_second = self.limits.requests_per_second?;
+        let at_once = self.limits.burst.map_or(a_second * 2.0, |burst| burst as f64).max(1.0);
+        Some(Rate { a_second, at_once })
     }
 }
 

@@ -1,18 +1,29 @@
 //! The way back to a caller while its request is under way: progress, log messages, and in the legacy era questions.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::mpsc;
 
 use super::notes::{Notes, NotesRead, notes};
 use super::reel::Reel;
+use super::stay::{Doing, Guest, Withdrawn};
 use crate::connect::Progress;
+use crate::host::Session;
 use crate::mcp::{LogLevel, method};
+use crate::names::{CallerName, ServerName, ToolName};
 use crate::wire::{Json, Members, notification};
 
 /// The way back. Cheap to clone; all clones lead to the same place, also when it moves.
 #[derive(Clone, Debug)]
-pub(super) struct Line(Arc<Mutex<Way>>);
+pub(super) struct Line(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    way: Mutex<Way>,
+    /// Who is at the other end, and what for.
+    guest: Guest,
+    doing: OnceLock<Doing>,
+}
 
 #[derive(Debug)]
 struct Way {
@@ -36,23 +47,43 @@ enum Goal {
 
 impl Line {
     /// A line, and its other end.
-    pub(super) fn new() -> (Self, NotesRead) {
+    pub(super) fn new(guest: &Guest) -> (Self, NotesRead) {
         let (notes, read) = notes();
-        (Self::of(Goal::Notes(notes)), read)
+        (Self::of(Goal::Notes(notes), guest), read)
     }
 
     /// Over a channel that others use too.
-    pub(super) fn over(notes: mpsc::Sender<Vec<u8>>) -> Self {
-        Self::of(Goal::Channel(notes))
+    pub(super) fn over(notes: mpsc::Sender<Vec<u8>>, guest: &Guest) -> Self {
+        Self::of(Goal::Channel(notes), guest)
     }
 
     /// Over a stream that can be read on after a break.
-    pub(super) fn through(reel: Arc<Reel>) -> Self {
-        Self::of(Goal::Reel(reel))
+    pub(super) fn through(reel: Arc<Reel>, guest: &Guest) -> Self {
+        Self::of(Goal::Reel(reel), guest)
     }
 
-    fn of(goal: Goal) -> Self {
-        Self(Arc::new(Mutex::new(Way { goal, token: None })))
+    fn of(goal: Goal, guest: &Guest) -> Self {
+        let way = Mutex::new(Way { goal, token: None });
+        Self(Arc::new(Inner { way, guest: guest.clone(), doing: OnceLock::new() }))
+    }
+
+    /// Says what the request is about, before it is judged whether that is given.
+    pub(super) fn is_for(&self, scope: &Session, server: &ServerName, tool: Option<&ToolName>) {
+        let doing = || Doing { scope: scope.clone(), server: server.clone(), tool: tool.cloned() };
+        self.0.doing.get_or_init(doing);
+    }
+
+    /// Whether the request may not go on, and why.
+    pub(super) fn withdrawn(&self) -> Option<Withdrawn> {
+        if self.0.guest.stay().is_over() {
+            return Some(Withdrawn::Entry);
+        }
+        self.0.doing.get().is_some_and(|doing| !doing.is_given()).then_some(Withdrawn::Gift)
+    }
+
+    /// Who is at the other end, and of which server it wants something, as far as is known.
+    pub(super) fn between(&self) -> (CallerName, Option<ServerName>) {
+        (self.0.guest.name().clone(), self.0.doing.get().map(|doing| doing.server.clone()))
     }
 
     /// The caller wants to hear of progress under this token.
@@ -67,6 +98,10 @@ impl Line {
             (other.goal.clone(), other.token.clone())
         };
         *self.lock() = Way { goal, token };
+        // What is under way is now the other's.
+        if let Some(doing) = self.0.doing.get() {
+            let _ = other.0.doing.set(doing.clone());
+        }
     }
 
     /// Says something. A caller that does not read misses some of it; an answer is never held up. False if nobody
@@ -121,6 +156,6 @@ impl Line {
     }
 
     fn lock(&self) -> MutexGuard<'_, Way> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

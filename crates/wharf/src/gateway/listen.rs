@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 
@@ -12,9 +13,10 @@ use super::desk::{Desk, invalid};
 use super::line::Line;
 use super::modern::Asked;
 use super::news::{Ear, Topic};
+use super::tasks::Watched;
 use super::watching::MOST;
 use crate::host::Session;
-use crate::mcp::{meta, method};
+use crate::mcp::{extension, meta, method};
 use crate::names::CallerName;
 use crate::wire::{Json, Members, RpcError, notification};
 
@@ -33,7 +35,12 @@ struct Wanted {
     topics: Vec<Topic>,
     /// If it said any at all, even none.
     resources: Option<Vec<String>>,
+    /// The same for tasks, if it knows of them.
+    tasks: Option<Vec<String>>,
 }
+
+/// How many tasks one request may listen to. For each there is a request to its server.
+const MOST_TASKS: usize = 100;
 
 impl Asked {
     /// Tells a caller what it wants to hear, until the gateway stops. Dropped, everything is let go.
@@ -44,7 +51,10 @@ impl Asked {
         line: &Line,
     ) -> Result<Json, RpcError> {
         let scope = self.scope(desk, caller)?;
-        let wanted = Wanted::read(self.params.as_ref())?.honoured(desk, &scope).await;
+        let mut wanted = Wanted::read(self.params.as_ref())?.honoured(desk, &scope).await;
+        if !self.said().capabilities.is_some_and(|c| extension::is_in(&c, extension::TASKS)) {
+            wanted.tasks = None;
+        }
         let (heard, mut news) = mpsc::unbounded_channel();
         let listener: Arc<dyn Ear> = Arc::new(Listener {
             caller: caller.clone(),
@@ -71,9 +81,16 @@ impl Asked {
         }
         drop(subscribing);
         honoured.sort_by_key(|uri| asked.iter().position(|wanted| wanted == uri));
+        let asked = wanted.tasks.iter().flatten().map(|id| desk.watch_task(&scope, id));
+        let tasks: Vec<_> = join_all(asked).await.into_iter().flatten().collect();
+        let told: Vec<&str> = tasks.iter().map(Watched::id).collect();
         let mut acknowledged = Members::new();
-        acknowledged.object("notifications", &wanted.written(&honoured));
+        acknowledged.object("notifications", &wanted.written(&honoured, &told));
         say(method::LISTEN_ACKNOWLEDGED, &acknowledged);
+        let tell = |state: &Json| {
+            line.say(notification(method::TASK_CHANGED, &self.tagged(state)));
+        };
+        let mut telling: FuturesUnordered<_> = tasks.into_iter().map(|task| task.tell(tell)).collect();
         let stopped = desk.ending.until_stopping();
         tokio::pin!(stopped);
         loop {
@@ -81,11 +98,23 @@ impl Asked {
                 () = &mut stopped => break,
                 Some(topic) = news.recv() => say(topic.method(), &Members::default()),
                 Some(()) = watching.next() => {}
+                Some(()) = telling.next() => {}
             }
         }
         let mut result = Members::new();
         result.text("resultType", "complete").object("_meta", &self.tag());
         Ok(result.to_json())
+    }
+
+    /// What a server said, with this request's id in the place of that of ours to the server.
+    fn tagged(&self, said: &Json) -> Members {
+        let (mut all, mut tag) = (Members::new(), Members::new());
+        if let Some(told) = said.member("_meta").filter(Json::is_object) {
+            tag.append_without(&told, &[meta::SUBSCRIPTION_ID, meta::SERVER_INFO]);
+        }
+        tag.json(meta::SUBSCRIPTION_ID, &self.id);
+        all.append_without(said, &["_meta"]).object("_meta", &tag);
+        all
     }
 
     /// What everything that belongs to this request carries: its id, as it was written.
@@ -104,19 +133,17 @@ impl Wanted {
         let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object"))?;
         let is_wanted = |topic: &Topic| wanted.member(topic.key()).is_some_and(|w| w.as_str() == "true");
         let topics = [Topic::Tools, Topic::Prompts, Topic::Resources].into_iter().filter(is_wanted).collect();
-        let resources = match wanted.member("resourceSubscriptions").filter(|uris| !uris.is_null()) {
-            None => None,
-            Some(uris) => {
-                let uris: Result<indexmap::IndexSet<String>, _> = uris.to();
-                let uris =
-                    uris.map_err(|_| invalid("`resourceSubscriptions` must be a list of addresses"))?;
-                if uris.len() > MOST {
-                    return Err(invalid(&format!("more than {MOST} resources cannot be subscribed to")));
-                }
-                Some(uris.into_iter().collect())
+        let list = |key: &str, what: &str, most: usize| -> Result<Option<Vec<String>>, RpcError> {
+            let Some(list) = wanted.member(key).filter(|list| !list.is_null()) else { return Ok(None) };
+            let list: Result<indexmap::IndexSet<String>, _> = list.to();
+            let list = list.map_err(|_| invalid(&format!("`{key}` must be a list of {what}")))?;
+            if list.len() > most {
+                return Err(invalid(&format!("`{key}` has more than {most} {what}")));
             }
+            Ok(Some(list.into_iter().collect()))
         };
-        Ok(Self { topics, resources })
+        let (resources, tasks) = (list("resourceSubscriptions", "addresses", MOST)?, list("taskIds", "ids", MOST_TASKS)?);
+        Ok(Self { topics, resources, tasks })
     }
 
     /// The part that somebody behind the gateway can tell of.
@@ -128,16 +155,20 @@ impl Wanted {
             Topic::Resources => declared.resources,
         });
         self.resources = self.resources.filter(|_| declared.subscriptions);
+        self.tasks = self.tasks.filter(|_| declared.tasks);
         self
     }
 
-    fn written(&self, resources: &[String]) -> Members {
+    fn written(&self, resources: &[String], tasks: &[&str]) -> Members {
         let mut all = Members::new();
         for topic in &self.topics {
             all.json(topic.key(), &Json::of(&true));
         }
         if self.resources.is_some() {
             all.json("resourceSubscriptions", &Json::of(resources));
+        }
+        if self.tasks.is_some() {
+            all.json("taskIds", &Json::of(tasks));
         }
         all
     }

@@ -103,6 +103,14 @@ impl Page {
         for reading in readings {
             self.sample("wharf_calls_in_flight", &named(&reading.of), reading.under_way());
         }
+        let carried = [
+            ("wharf_call_arguments_bytes_total", "Bytes of the arguments of calls that had a result."),
+            ("wharf_call_result_bytes_total", "Bytes of the results of calls."),
+        ];
+        for (n, (name, help)) in carried.into_iter().enumerate() {
+            self.head(name, "counter", help);
+            readings.iter().for_each(|reading| self.sample(name, &named(&reading.of), reading.bytes[n]));
+        }
         self.head("wharf_call_duration_seconds", "histogram", "How long calls took that have ended.");
         for reading in readings {
             let [server, tool] = named(&reading.of);

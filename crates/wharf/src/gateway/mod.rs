@@ -40,9 +40,11 @@ mod reel;
 mod resource;
 mod seal;
 mod sse;
+mod stay;
 mod stdio;
 mod tasks;
 mod telemetry;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -52,12 +54,14 @@ mod watching;
 mod websocket;
 
 pub use caller::{Callers, Key};
+pub use terms::Terms;
 pub use unix::UnixDoor;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
 use url::Url;
@@ -68,10 +72,10 @@ use crate::host::Host;
 use crate::names::{CallerName, ServerName};
 use crate::wire::Limits;
 use barred::Barred;
-use caller::Tokens;
 use desk::Desk;
 use limits::Gate;
 use telemetry::Tracer;
+use terms::Admission;
 
 /// A host that is served to others. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -86,17 +90,18 @@ pub struct GatewayBuilder {
     host: Host,
     name: (String, String),
     instructions: Option<String>,
-    rules: Option<CallerTable>,
-    calls: CallLimits,
+    terms: Terms,
     telemetry: TelemetrySettings,
     settings: Settings,
 }
 
 /// How callers are received.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Settings {
-    callers: Callers,
-    tokens: Option<Arc<Tokens>>,
+    /// Who is let in now.
+    admission: ArcSwap<Admission>,
+    /// Where it listens. Held while the terms are replaced.
+    listening: Mutex<Vec<SocketAddr>>,
     /// Where callers reach the gateway, if that is not where it listens.
     url: Option<Url>,
     hosts: Vec<String>,
@@ -105,10 +110,6 @@ struct Settings {
     body: usize,
     connections: usize,
     drain: Duration,
-    /// Who may see how the whole is; `None`: whoever is given the whole.
-    operators: Option<Vec<CallerName>>,
-    /// Without which it is not ready.
-    required: Vec<ServerName>,
 }
 
 // === impl Gateway ===
@@ -116,9 +117,10 @@ struct Settings {
 impl Gateway {
     /// Starts to build a gateway in front of a host.
     pub fn builder(host: Host) -> GatewayBuilder {
+        let nobody = Admission::new(Callers::default(), None, &host);
         let settings = Settings {
-            callers: Callers::default(),
-            tokens: None,
+            admission: ArcSwap::from_pointee(nobody),
+            listening: Mutex::default(),
             url: None,
             hosts: Vec::new(),
             origins: Vec::new(),
@@ -126,12 +128,10 @@ impl Gateway {
             body: 4 * 1024 * 1024,
             connections: 4096,
             drain: Duration::from_secs(10),
-            operators: None,
-            required: Vec::new(),
         };
         let name = ("wharf".into(), env!("CARGO_PKG_VERSION").into());
-        let (calls, telemetry) = (CallLimits::default(), TelemetrySettings::default());
-        GatewayBuilder { host, name, instructions: None, rules: None, calls, telemetry, settings }
+        let (terms, telemetry) = (Terms::default(), TelemetrySettings::default());
+        GatewayBuilder { host, name, instructions: None, terms, telemetry, settings }
     }
 
     /// Serves callers that connect, by HTTP or WebSocket, until `stop` is ready: then no new call is taken, those under way have a moment to
@@ -140,9 +140,16 @@ impl Gateway {
         let at = listener
             .local_addr()
             .map_err(|e| Error::Internal(format!("the listener has no address: {e}")))?;
-        self.may_listen(at)?;
+        let listening = || self.settings.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut listening = listening();
+            self.may_listen(at)?;
+            listening.push(at);
+        }
         self.desk.tend();
+        self.keep_watch();
         http::serve(self, listener, stop).await;
+        listening().retain(|known| *known != at);
         self.flush().await;
         Ok(())
     }
@@ -180,42 +187,31 @@ impl Gateway {
 
     /// Where anybody can knock, everybody is asked who they are. Nobody is contacted.
     pub fn may_listen(&self, at: SocketAddr) -> Result<()> {
-        let settings = &self.settings;
-        if let Some(tokens) = &settings.tokens {
-            tokens.check()?;
-            if at.ip().is_unspecified() && settings.url.is_none() {
-                return Err(Error::Config {
-                    message: format!("tokens are made for an address, and {at} is none"),
-                    hint: Some("say where callers reach the gateway: `url` in `[gateway]`".into()),
-                });
-            }
-        }
-        if at.ip().is_loopback() || !settings.callers.is_anyone() || settings.tokens.is_some() {
-            return Ok(());
-        }
-        Err(Error::Denied {
-            what: format!("serving at {at}"),
-            rule: "an address that others can reach needs callers that say who they are".into(),
-            hint: "make keys for your callers, or bind 127.0.0.1".into(),
-        })
+        self.settings.admission.load().may_listen(at, self.settings.url.is_some())
     }
 }
 
 // === impl GatewayBuilder ===
 
 impl GatewayBuilder {
+    /// On which terms callers are received, all at once; see [`Gateway::adopt`].
+    #[must_use]
+    pub fn terms(mut self, terms: Terms) -> Self {
+        self.terms = terms;
+        self
+    }
+
     /// Who may call. Defaults to anyone on this machine.
     #[must_use]
     pub fn callers(mut self, callers: Callers) -> Self {
-        self.settings.callers = callers;
+        self.terms.callers = callers;
         self
     }
 
     /// Takes tokens of an issuer too. Its keys are fetched by the host's own rules for addresses.
     #[must_use]
     pub fn tokens(mut self, settings: JwtSettings) -> Self {
-        let (policy, net) = self.host.reaching();
-        self.settings.tokens = Some(Arc::new(Tokens::new(settings, (*policy).clone(), net.clone())));
+        self.terms.tokens = Some(settings);
         self
     }
 
@@ -230,14 +226,14 @@ impl GatewayBuilder {
     /// What each caller is given. Defaults to everything for whoever is let in.
     #[must_use]
     pub fn rules(mut self, rules: CallerTable) -> Self {
-        self.rules = Some(rules);
+        self.terms.rules = Some(rules);
         self
     }
 
     /// How much callers may ask for at a time.
     #[must_use]
     pub fn limits(mut self, limits: CallLimits) -> Self {
-        self.calls = limits;
+        self.terms.limits = limits;
         self
     }
 
@@ -302,7 +298,7 @@ impl GatewayBuilder {
     /// is given less than the whole, and to nobody otherwise.
     #[must_use]
     pub fn operators(mut self, callers: impl IntoIterator<Item = CallerName>) -> Self {
-        self.settings.operators = Some(callers.into_iter().collect());
+        self.terms.operators = Some(callers.into_iter().collect());
         self
     }
 
@@ -310,7 +306,7 @@ impl GatewayBuilder {
     /// Defaults to none.
     #[must_use]
     pub fn required(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
-        self.settings.required.extend(servers);
+        self.terms.required.extend(servers);
         self
     }
 
@@ -318,10 +314,13 @@ impl GatewayBuilder {
     pub fn build(self) -> Result<Gateway> {
         let tracer = Tracer::new(&self.telemetry, &self.host)?;
         let barred = Barred::new(self.host.trail().clone());
+        let Terms { callers, tokens, rules, limits, operators, required } = self.terms;
+        let admission = Admission::new(callers, tokens, &self.host).with(operators, required);
+        self.settings.admission.store(Arc::new(admission));
         let mut desk = Desk::new(self.host, self.name, self.instructions)?;
         desk.tracer = tracer;
-        desk.callers = self.rules;
-        desk.gate = Gate::new(self.calls, barred);
+        desk.callers.store(rules.map(Arc::new));
+        desk.gate = Gate::new(limits, barred);
         Ok(Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) })
     }
 }

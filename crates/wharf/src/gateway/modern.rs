@@ -16,6 +16,7 @@ use super::line::Line;
 use super::mirrored::{Mirrored, decoded};
 use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
+use super::stay::Guest;
 use super::trace::Carried;
 use super::visit::{self, Aside, Said, Visit};
 use crate::host::Session;
@@ -63,15 +64,15 @@ impl Asked {
     }
 
     /// Answers it over HTTP. The status says what the protocol wants it to say.
-    pub(super) async fn over_http(self, desk: Arc<Desk>, caller: CallerName, head: &Head) -> Reply {
+    pub(super) async fn over_http(self, desk: Arc<Desk>, caller: Guest, head: &Head) -> Reply {
         if let Err(error) = self.check_headers(head).and_then(|()| self.check_meta()) {
             return body::message(StatusCode::BAD_REQUEST, response_error(&self.id, &error));
         }
-        let (line, notes) = Line::new();
+        let (line, notes) = Line::new(&caller);
         let mirrored = Mirrored::of(head);
         let patience = desk.clock.wait(PATIENCE);
         let mut work = Box::pin(async move {
-            let result = desk.ending.or_over(self.result(&desk, &caller, &line, Some(&mirrored))).await;
+            let result = desk.or_over(&line, self.result(&desk, &caller, &line, Some(&mirrored))).await;
             (self, result)
         });
         let first = tokio::select! {
@@ -97,7 +98,7 @@ impl Asked {
     /// Answers it over a pipe.
     pub(super) async fn over_pipe(&self, desk: &Arc<Desk>, caller: &CallerName, line: &Line) -> Pieces {
         let result = match self.check_meta() {
-            Ok(()) => self.result(desk, caller, line, None).await,
+            Ok(()) => desk.or_over(line, self.result(desk, caller, line, None)).await,
             Err(error) => Err(error),
         };
         result.unwrap_or_else(|error| self.written(Err(error)).into())

@@ -87,6 +87,13 @@ impl News {
         ears.push(ear);
     }
 
+    /// Tells these callers that every list may be another.
+    pub(super) fn tell_all_to(&self, is_meant: impl Fn(&CallerName) -> bool) {
+        for ear in self.ears().iter().filter(|ear| is_meant(ear.caller())) {
+            [Topic::Tools, Topic::Prompts, Topic::Resources].into_iter().for_each(|topic| ear.hear(topic));
+        }
+    }
+
     fn ears(&self) -> Vec<Arc<dyn Ear>> {
         let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
         ears.retain(|ear| ear.strong_count() > 0);

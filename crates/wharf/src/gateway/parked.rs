@@ -256,6 +256,14 @@ impl Parking {
         Ok(running)
     }
 
+    /// Ends the calls that may not go on.
+    pub(super) fn withdraw(&self) {
+        let over: Vec<_> =
+            self.lock().extract_if(|_, parked| parked.running.line.withdrawn().is_some()).collect();
+        // Dropped outside of the lock: it tells the servers that nobody waits any more.
+        drop(over);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Parked>> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }

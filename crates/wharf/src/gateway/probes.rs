@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::body::{self, Reply};
 use super::h1::{Head, Intake, Outlet};
 use super::http::{ARRIVE, Door};
+use super::terms::Admission;
 use super::{guard, metrics, ready};
 use crate::names::CallerName;
 
@@ -33,15 +34,14 @@ impl Door {
         if path == "/healthz" {
             return body::plain(StatusCode::OK, "ok");
         }
-        let settings = &gateway.settings;
-        let tokens = settings.tokens.as_deref();
-        let refused = match settings.callers.admit(tokens, head, self.resource.url()).await {
-            Ok(caller) if self.may_watch(&caller) => None,
+        let admission = gateway.settings.admission.load_full();
+        let refused = match admission.admit(head, self.resource.url()).await {
+            Ok(caller) if self.may_watch(&admission, &caller) => None,
             Ok(_) => {
                 let why = "watching the gateway is not this caller's; see `operators` in `[gateway]`";
                 Some(body::plain(StatusCode::FORBIDDEN, why))
             }
-            Err(refused) => Some(self.resource.refuse(refused, settings)),
+            Err(refused) => Some(self.resource.refuse(refused, &admission)),
         };
         match (path, refused) {
             // Whoever only sends callers here or not needs no name; what is the matter is not told to strangers.
@@ -68,10 +68,10 @@ impl Door {
 
     /// Whether a caller may see what all callers do. Where callers are given parts of the whole, only those may who are
     /// named.
-    fn may_watch(&self, caller: &CallerName) -> bool {
-        match &self.gateway.settings.operators {
+    fn may_watch(&self, admission: &Admission, caller: &CallerName) -> bool {
+        match &admission.operators {
             Some(operators) => operators.contains(caller),
-            None => self.gateway.desk.callers.is_none(),
+            None => self.gateway.desk.callers.load().is_none(),
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) fn obstacles(gateway: &Gateway, servers: &[ServerStatus]) -> Vec<Obst
     if let Err(error) = gateway.desk.host().trail().ready() {
         found.push(Obstacle { what: "audit", server: None, reason: error.to_string() });
     }
-    for name in &gateway.settings.required {
+    for name in &gateway.settings.admission.load().required {
         let reason = match servers.iter().find(|server| server.name == *name) {
             None => Some("it is required, and not configured".to_owned()),
             Some(server) if !server.enabled => Some("it is required, and not enabled".to_owned()),

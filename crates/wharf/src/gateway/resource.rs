@@ -11,6 +11,7 @@ use url::Url;
 use super::Settings;
 use super::body::{self, Reply};
 use super::caller::Refused;
+use super::terms::Admission;
 
 /// Where the description of a resource is, before its own path.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -49,8 +50,8 @@ impl Resource {
     }
 
     /// Who gives out tokens for it, and with which scopes.
-    pub(super) fn described(&self, settings: &Settings) -> Reply {
-        let jwt = settings.tokens.as_ref().map(|tokens| &tokens.settings);
+    pub(super) fn described(&self, admission: &Admission) -> Reply {
+        let jwt = admission.tokens.as_ref().map(|tokens| &tokens.settings);
         let description = json!({
             "resource": self.url,
             "authorization_servers": jwt.iter().map(|jwt| &jwt.issuer_text).collect::<Vec<_>>(),
@@ -61,7 +62,7 @@ impl Resource {
     }
 
     /// Turns a caller away, and says how to come back.
-    pub(super) fn refuse(&self, refused: Refused, settings: &Settings) -> Reply {
+    pub(super) fn refuse(&self, refused: Refused, admission: &Admission) -> Reply {
         let why = refused.words();
         let (status, error) = match refused {
             Refused::Unnamed => (StatusCode::UNAUTHORIZED, None),
@@ -76,7 +77,7 @@ impl Resource {
             challenge.push(format!("error=\"{error}\""));
             challenge.push(format!("error_description=\"{}\"", why.replace('`', "")));
         }
-        if let Some(tokens) = &settings.tokens {
+        if let Some(tokens) = &admission.tokens {
             let scopes = &tokens.settings.scopes;
             if !scopes.is_empty() {
                 challenge.push(format!("scope=\"{}\"", scopes.join(" ")));

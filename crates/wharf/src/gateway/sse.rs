@@ -15,6 +15,7 @@ use super::Gateway;
 use super::body::{self, Reply};
 use super::desk::Desk;
 use super::legacy::random_name;
+use super::stay::Guest;
 use super::stdio::Pipe;
 use crate::names::CallerName;
 
@@ -24,7 +25,7 @@ pub(super) struct Streams(Mutex<HashMap<String, Arc<Stream>>>);
 
 #[derive(Debug)]
 struct Stream {
-    caller: CallerName,
+    caller: Guest,
     /// Messages are taken one after another, in the order in which they were posted.
     pipe: tokio::sync::Mutex<Option<Pipe>>,
 }
@@ -38,7 +39,7 @@ const WAITING: usize = 64;
 
 impl Streams {
     /// Opens a stream, and says where to post to.
-    pub(super) fn open(self: &Arc<Self>, gateway: &Gateway, caller: CallerName) -> Reply {
+    pub(super) fn open(self: &Arc<Self>, gateway: &Gateway, caller: Guest) -> Reply {
         let Some(name) = random_name() else {
             return body::plain(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers to be had");
         };
@@ -66,7 +67,7 @@ impl Streams {
         let name = query.and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("session=")));
         let stream = name.and_then(|name| self.lock().get(name).cloned());
         let lost = || body::plain(StatusCode::NOT_FOUND, "there is no such session: open a stream at /sse");
-        let Some(stream) = stream.filter(|stream| stream.caller == *caller) else { return lost() };
+        let Some(stream) = stream.filter(|stream| *stream.caller == *caller) else { return lost() };
         match &mut *stream.pipe.lock().await {
             Some(pipe) => match pipe.take(frame).await {
                 Ok(()) => body::accepted(),
@@ -84,23 +85,30 @@ impl Streams {
 // === impl Stream ===
 
 impl Stream {
-    /// Brings messages to the caller until it leaves, or until the gateway stops and the last call has ended.
+    /// Brings messages to the caller until it leaves, or until the gateway stops or lets it in no more, and the
+    /// last call has ended.
     async fn pump(&self, mut messages: mpsc::Receiver<Vec<u8>>, events: mpsc::Sender<Bytes>, desk: &Desk) {
         let mut stopping = false;
         loop {
+            let over = async {
+                tokio::select! {
+                    () = desk.ending.until_stopping() => {}
+                    () = desk.ending.until_out(&self.caller) => {}
+                }
+            };
             tokio::select! {
-                            message = messages.recv() => match message {
-                                Some(message) if events.send(body::first_event(&message)).await.is_ok() => {}
-                                Some(_) => break,
-                                None => return,
-                            },
-                            () = events.closed() => break,
-            () = desk.ending.until_stopping(), if !stopping => {
-                                stopping = true;
-                                // No more is taken. Calls under way hold the other ends of the channel.
-                                drop(self.pipe.lock().await.take());
-                            }
-                        }
+                message = messages.recv() => match message {
+                    Some(message) if events.send(body::first_event(&message)).await.is_ok() => {}
+                    Some(_) => break,
+                    None => return,
+                },
+                () = events.closed() => break,
+                () = over, if !stopping => {
+                    stopping = true;
+                    // No more is taken. Calls under way hold the other ends of the channel.
+                    drop(self.pipe.lock().await.take());
+                }
+            }
         }
         if let Some(pipe) = self.pipe.lock().await.take() {
             pipe.leave(std::future::ready(()), Duration::ZERO).await;

@@ -13,9 +13,9 @@ use super::calls::Calls;
 use super::legacy::{self, Talk};
 use super::line::Line;
 use super::modern::Asked;
+use super::stay::Guest;
 use crate::error::{Error, Result};
 use crate::mcp::{code, method};
-use crate::names::CallerName;
 use crate::wire::{Json, Message, RpcError, parse_message, response_error, response_result};
 
 /// How many messages may wait to be written.
@@ -41,7 +41,7 @@ pub(super) async fn serve_until(
     limit: usize,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
-    let (mut pipe, messages) = Pipe::open(gateway, CallerName::local());
+    let (mut pipe, messages) = Pipe::open(gateway, Guest::own());
     let mut writer = tokio::spawn(write(output, messages));
     let mut stop = pin!(stop);
     let limit = limit as u64;
@@ -73,7 +73,7 @@ pub(super) async fn serve_until(
 #[derive(Debug)]
 pub(super) struct Pipe {
     gateway: Gateway,
-    caller: CallerName,
+    caller: Guest,
     /// Since the caller shook hands.
     talk: Option<Arc<Talk>>,
     /// For requests that stand alone: only what is under way is kept of them.
@@ -83,7 +83,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     /// A conversation, and what is to be written to the caller.
-    pub(super) fn open(gateway: &Gateway, caller: CallerName) -> (Self, mpsc::Receiver<Vec<u8>>) {
+    pub(super) fn open(gateway: &Gateway, caller: Guest) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (out, messages) = mpsc::channel(WAITING);
         (Self { gateway: gateway.clone(), caller, talk: None, modern: Arc::default(), out }, messages)
     }
@@ -118,7 +118,7 @@ impl Pipe {
 
     async fn answer(&mut self, asked: Asked) -> Result<()> {
         let desk = Arc::clone(&self.gateway.desk);
-        let line = Line::over(self.out.clone());
+        let line = Line::over(self.out.clone(), &self.caller);
         if asked.is_modern() {
             let (id, caller) = (asked.id.clone(), self.caller.clone());
             let work = async move { asked.over_pipe(&desk, &caller, &line).await };

@@ -1,4 +1,4 @@
-//! Tasks of modern servers: calls that go on after their answer, and are asked for later by their ids.
+//! Tasks of modern servers: calls that go on after their answer, and are asked for later by their ids, or listened to.
 //!
 //! An id means something to one server and may be all that is needed to see a task. So callers get ids of ours, which
 //! say which server is meant and are good for their own caller only. Between us and the server its own id is used.
@@ -9,10 +9,19 @@ use super::desk::{Desk, invalid, told};
 use super::errands::{forward, passed};
 use super::visit::Visit;
 use crate::catalog::Part;
-use crate::host::Session;
+use crate::host::{Session, TaskWatch};
 use crate::mcp::{code, extension, method};
 use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, Members, RpcError};
+
+/// A task that a caller listens to.
+pub(super) struct Watched {
+    public: String,
+    server: ServerName,
+    watch: TaskWatch,
+    /// For whom.
+    scope: Session,
+}
 
 // === impl Desk ===
 
@@ -45,12 +54,39 @@ impl Desk {
         Ok(renamed(&answer, &public))
     }
 
+    /// Watches a task for its caller; another's is not found. When this returns, its server has agreed.
+    pub(super) async fn watch_task(&self, scope: &Session, public: &str) -> Option<Watched> {
+        let (server, own) = self.seal.open_task(scope.agent(), public)?;
+        let watch = scope.watch_task(server.as_str(), &own).await.ok()?;
+        Some(Watched { public: public.to_owned(), server, watch, scope: scope.clone() })
+    }
+
     /// A task that a call became, under an id that its caller can ask for it by.
     pub(super) fn begun(&self, caller: &CallerName, server: &ServerName, result: &Json) -> Json {
         match result.member("taskId").and_then(|id| id.to::<String>().ok()) {
             Some(own) => renamed(result, &self.seal.task(caller, server, &own)),
             None => result.clone(),
         }
+    }
+}
+
+// === impl Watched ===
+
+impl Watched {
+    /// Tells of each state, under the id that the caller knows, as long as there are any to come.
+    pub(super) async fn tell(mut self, say: impl Fn(&Json)) {
+        while let Some(state) = self.watch.next().await {
+            // It was given when it was asked for.
+            if !self.scope.may_use(&self.server, None) {
+                return;
+            }
+            say(&renamed(&state, &self.public));
+        }
+    }
+
+    /// The id that the caller knows.
+    pub(super) fn id(&self) -> &str {
+        &self.public
     }
 }
 

@@ -22,6 +22,8 @@ use crate::wire::{Members, RpcError};
 pub(super) struct Watching {
     place: Place,
     subscription: Subscription,
+    /// For whom.
+    scope: Session,
 }
 
 /// What one conversation watches, by the addresses that it used.
@@ -45,7 +47,7 @@ impl Desk {
             Error::UnknownServer { .. } | Error::Denied { .. } | Error::NotOffered { .. } => not_found(uri),
             error => told(error),
         })?;
-        Ok(Watching { place, subscription })
+        Ok(Watching { place, subscription, scope: scope.clone() })
     }
 }
 
@@ -66,6 +68,10 @@ impl Watching {
             };
             // An error means that the time is over.
             let _ = tokio::time::timeout(FLOOD, more).await;
+            // It was given when it was asked for.
+            if !self.scope.may_use(&self.place.server, None) {
+                return;
+            }
             for uri in &changed {
                 let mut params = Members::new();
                 match self.place.marked {

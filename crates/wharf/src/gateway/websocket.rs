@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, watch};
 use super::Gateway;
 use super::body::{self, Reply};
 use super::h1::Head;
+use super::stay::Guest;
 use super::stdio::Pipe;
-use crate::names::CallerName;
 use crate::net::{CLOSING, FrameEnd, Speaking, WebSocket, accept_key};
 
 /// The name of what is spoken.
@@ -30,7 +30,7 @@ pub(super) fn is_asked(head: &Head) -> bool {
 }
 
 /// Agrees to it, if it is asked for properly.
-pub(super) fn agree(head: &Head, caller: CallerName) -> Reply {
+pub(super) fn agree(head: &Head, caller: Guest) -> Reply {
     if head.one("sec-websocket-version") != Some("13") {
         return body::plain(StatusCode::UPGRADE_REQUIRED, "WebSockets of version 13 are spoken here")
             .with("sec-websocket-version", "13");
@@ -49,18 +49,18 @@ pub(super) fn agree(head: &Head, caller: CallerName) -> Reply {
     reply
 }
 
-/// Serves the caller until it leaves, or until the stop: then calls under way may end first. `rest` is what it has said
-/// already.
+/// Serves the caller until it leaves, or until the stop, or until it is let in no more: then calls under way may end
+/// first. `rest` is what it has said already.
 pub(super) async fn converse(
     gateway: &Gateway,
-    caller: CallerName,
+    caller: Guest,
     (stream, rest): (TcpStream, Bytes),
     mut closed: watch::Receiver<bool>,
 ) {
     let settings = &gateway.settings;
     let socket = WebSocket::of_caller(stream, &rest, settings.body).await;
     let (mut speaking, mut hearing) = socket.split();
-    let (mut pipe, messages) = Pipe::open(gateway, caller);
+    let (mut pipe, messages) = Pipe::open(gateway, caller.clone());
     let goodbye = {
         let writing = write(&mut speaking, messages);
         tokio::pin!(writing);
@@ -84,6 +84,8 @@ pub(super) async fn converse(
                 Some(FrameEnd::Over("it does not read".into()))
             }
             _ = closed.wait_for(|closed| *closed) => None,
+            // What it has under way ends at once, with words.
+            () = gateway.desk.ending.until_out(&caller) => None,
         };
         let patience = if end.is_some() { Duration::ZERO } else { settings.drain };
         let written = async {

@@ -69,7 +69,7 @@ impl Host {
             return self.by_queue(wanted, standing, fact).await;
         }
         let asker = match caller {
-            Some(caller) => queue.options().callers.then_some(caller),
+            Some(caller) => queue.options().now().callers.then_some(caller),
             None => Some(&self.scope.asker),
         };
         let (wanted, fact) = match asker {

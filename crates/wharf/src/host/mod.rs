@@ -44,6 +44,7 @@ pub use health::{Condition, Health, Instance};
 pub use load::{Load, LoadAll};
 pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
 pub use offers::Everywhere;
+pub(crate) use offers::TaskWatch;
 pub use reconcile::Changes;
 pub use session::{Docking, Session, SessionBuilder};
 pub use status::ServerStatus;
@@ -150,6 +151,11 @@ impl Host {
     /// What decides where this program may go, and what goes there.
     pub(crate) fn reaching(&self) -> (Arc<Policy>, &HttpClient) {
         (self.core.policy.now(), &self.scope.pool.dock().net)
+    }
+
+    /// The same for whoever goes there again and again: by the rules that hold then.
+    pub(crate) fn reaching_later(&self) -> (Live<Policy>, HttpClient) {
+        (self.core.policy.clone(), self.scope.pool.dock().net.clone())
     }
 
     /// What tools' handlers can reach. What a session puts there is its own.

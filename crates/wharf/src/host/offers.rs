@@ -11,7 +11,7 @@ use super::server::Server;
 use super::trace::ended;
 use super::{CallOptions, Host, STARTING};
 use crate::call::{self, Asked, Completing, PromptFetched, ResourceRead};
-use crate::catalog::{self, Offered, Part, Subscription};
+use crate::catalog::{self, Offered, Part, Subscription, TaskNews};
 use crate::connect::Connection;
 use crate::error::{Error, Result};
 use crate::mcp::{
@@ -27,6 +27,24 @@ pub struct Everywhere<T> {
     pub offered: Vec<(ServerName, Offered<T>)>,
     /// Servers that could not be asked, and why. The others are not affected.
     pub failed: Vec<(ServerName, Error)>,
+}
+
+/// Word of one task, as long as it is held.
+pub(crate) struct TaskWatch {
+    news: TaskNews,
+    server: Arc<Server>,
+}
+
+impl TaskWatch {
+    /// Waits until the server tells how far the task is. What it may not show when it is asked, it does not show so either.
+    pub(crate) async fn next(&mut self) -> Option<Json> {
+        loop {
+            let state = self.news.next().await?;
+            if let Ok(state) = self.server.scanned_result(method::TASKS_GET, state) {
+                return Some(state);
+            }
+        }
+    }
 }
 
 impl Host {
@@ -88,6 +106,16 @@ impl Host {
             })
         };
         self.use_server(server, method::SUBSCRIBE, watch).await
+    }
+
+    /// Hears how far a task of a modern server is, as long as this is held.
+    pub(crate) async fn watch_task(&self, server: &str, id: &str) -> Result<TaskWatch> {
+        let watch = |server: Arc<Server>, connection| async move {
+            let tasks = self.scope.home(&server).peer.tasks.clone();
+            let news = tasks.watch(&connection, id, server.config.timeout).await?;
+            Ok(TaskWatch { news, server })
+        };
+        self.use_server(server, method::LISTEN, watch).await
     }
 
     /// The prompts of a server.

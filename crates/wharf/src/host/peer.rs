@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::ask::{self, Asker};
 use crate::call;
-use crate::catalog::{ListKind, Watchers};
+use crate::catalog::{ListKind, TaskWatchers, Watchers};
 use crate::connect::{Answering, Connection, Peer, WeakConnection};
 use crate::event::{Bus, Event};
 use crate::mcp::{Era, LogLevel, method};
@@ -27,6 +27,8 @@ pub(super) struct HostPeer {
     any_changed: AtomicBool,
     /// Which resources are watched.
     pub(super) watchers: Watchers,
+    /// Which tasks are.
+    pub(super) tasks: TaskWatchers,
     /// How grave a message of a server's log must be, where somebody said so.
     levels: Mutex<HashMap<ServerName, LogLevel>>,
     /// The same for every server where nobody said otherwise.
@@ -52,6 +54,7 @@ impl HostPeer {
             changed: Mutex::default(),
             any_changed: AtomicBool::new(false),
             watchers,
+            tasks: TaskWatchers::default(),
             levels: Mutex::default(),
             level: Mutex::default(),
             has_level: AtomicBool::new(false),
@@ -217,6 +220,7 @@ impl Peer for HostPeer {
                 let uri = params.and_then(|p| p.member("uri")).and_then(|uri| uri.to::<String>().ok());
                 uri.is_some_and(|uri| self.watchers.heard(server, &uri))
             }
+            method::TASK_CHANGED => params.is_some_and(|state| self.tasks.heard(server, state)),
             method::ELICITATION_COMPLETE => {
                 let id = params.and_then(|p| p.member("elicitationId")).and_then(|id| id.to::<String>().ok());
                 if let Some(id) = id {

@@ -15,8 +15,8 @@ use crate::catalog::ListKind;
 use crate::config::{Connect, Origin, ServerConfig};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::names::ServerName;
-use crate::policy::{Lock, Policy};
+use crate::names::{CallerName, ServerName};
+use crate::policy::{CallerRules, Lock, Policy};
 use crate::wire::Limits;
 
 /// What another configuration changed.
@@ -83,6 +83,27 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// A number for a gateway, by which the sessions of its callers are known.
+    pub(crate) fn number_gateway(&self) -> u64 {
+        self.core.next()
+    }
+
+    /// Gives the callers of a gateway what other rules give them, from now on. Their connections stay as they are. Says
+    /// who is given something else now.
+    pub(crate) fn regive(
+        &self,
+        gateway: u64,
+        rules_of: impl Fn(&CallerName) -> Option<Arc<CallerRules>>,
+    ) -> HashSet<CallerName> {
+        let is_theirs = |scope: &&Arc<Scope>| {
+            let relays = scope.agent.as_ref().and_then(|agent| agent.relays.as_ref());
+            relays.is_some_and(|relays| relays.gateway == gateway)
+        };
+        let scopes = self.core.scopes();
+        let changed = scopes.iter().filter(is_theirs).filter(|scope| scope.give(rules_of(&scope.caller)));
+        changed.map(|scope| scope.caller.clone()).collect()
     }
 
     fn apply(&self, configs: Vec<ServerConfig>, rules: Option<(Policy, Limits)>) -> Result<Changes> {

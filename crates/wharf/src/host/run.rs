@@ -80,6 +80,9 @@ impl Host {
             }
         }
         let outcome = outcome.after(started.elapsed());
+        if outcome.error.is_none() {
+            counted.carried(arguments.bytes().len(), outcome.raw.bytes().len());
+        }
         counted.end(outcome.success, outcome.error.as_ref(), outcome.took);
         let (caller, target) = (self.caller(&options), target.as_ref().ok());
         self.on_record((caller, target), errand, &outcome).await;

@@ -74,9 +74,7 @@ pub(super) struct Scope {
 pub(super) struct Agent {
     pub(super) owner: Owner,
     pub(super) permission: Option<Permission>,
-    /// What it is given of all there is; `None`: everything.
-    pub(super) rules: Option<Arc<CallerRules>>,
-    pub(super) grants: ArcSwap<Grants>,
+    pub(super) trust: ArcSwap<Trust>,
     /// Held while somebody is asked, so that one answer serves everyone who waits for it.
     pub(super) asking: tokio::sync::Mutex<()>,
     /// Servers that this agent gave to everyone.
@@ -85,6 +83,14 @@ pub(super) struct Agent {
     /// If it calls for somebody else: a caller of the gateway.
     pub(super) relays: Option<Relays>,
     pub(super) closed: AtomicBool,
+}
+
+/// What an agent may do, as far as it changes while it is there. Together, so that a call looks once.
+#[derive(Default)]
+pub(super) struct Trust {
+    pub(super) grants: Grants,
+    /// What it is given of all there is; `None`: everything.
+    pub(super) rules: Option<Arc<CallerRules>>,
 }
 
 /// Where a route leads.
@@ -150,8 +156,7 @@ impl Scope {
         let agent = Agent {
             owner,
             permission,
-            rules,
-            grants: ArcSwap::default(),
+            trust: ArcSwap::from_pointee(Trust { grants: Grants::default(), rules }),
             asking: tokio::sync::Mutex::default(),
             gave: Mutex::default(),
             shared: Arc::clone(shared),
@@ -234,7 +239,17 @@ impl Scope {
 
     /// Whether this scope's rules give something, if it has any.
     pub(super) fn gives(&self, gives: impl FnOnce(&CallerRules) -> bool) -> bool {
-        self.agent.as_ref().and_then(|agent| agent.rules.as_deref()).is_none_or(gives)
+        self.agent.as_ref().is_none_or(|agent| agent.trust.load().rules.as_deref().is_none_or(gives))
+    }
+
+    /// Gives an agent something else from now on. False if it is what it is given already.
+    pub(super) fn give(&self, rules: Option<Arc<CallerRules>>) -> bool {
+        let Some(agent) = self.agent.as_ref().filter(|agent| agent.trust.load().rules != rules) else {
+            return false;
+        };
+        agent.trust.rcu(|trust| Trust { grants: trust.grants.clone(), rules: rules.clone() });
+        self.registry.give(rules);
+        true
     }
 
     fn unknown(&self, name: &str) -> Error {
@@ -337,10 +352,10 @@ impl Scope {
     /// How far this scope is trusted, or `None` for the program itself.
     pub(super) fn standing<R>(&self, judge: impl FnOnce(&Standing<'_>) -> R) -> Option<R> {
         let agent = self.agent.as_ref()?;
-        let grants = agent.grants.load();
-        let (permission, rules) = (agent.permission, agent.rules.as_deref());
+        let trust = agent.trust.load();
+        let (permission, grants, rules) = (agent.permission, &trust.grants, trust.rules.as_deref());
         let taint = self.taint.get();
-        Some(judge(&Standing { caller: &self.caller, permission, grants: &grants, rules, taint }))
+        Some(judge(&Standing { caller: &self.caller, permission, grants, rules, taint }))
     }
 
     fn sees(&self) -> Sees {
@@ -350,7 +365,7 @@ impl Scope {
 
 impl Agent {
     pub(super) fn remember(&self, change: impl Fn(&Grants) -> Grants) {
-        self.grants.rcu(|grants| change(grants));
+        self.trust.rcu(|trust| Trust { grants: change(&trust.grants), rules: trust.rules.clone() });
     }
 
     pub(super) fn gave(&self) -> MutexGuard<'_, Vec<ServerName>> {

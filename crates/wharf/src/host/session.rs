@@ -34,7 +34,7 @@ pub struct SessionBuilder {
     permission: Option<Permission>,
     asker: Option<Arc<dyn Asker>>,
     rules: Option<Arc<CallerRules>>,
-    relays: bool,
+    relays: Option<u64>,
     taint: Option<Taint>,
 }
 
@@ -67,7 +67,7 @@ impl Host {
             permission: None,
             asker: None,
             rules: None,
-            relays: false,
+            relays: None,
             taint: None,
         }
     }
@@ -120,10 +120,11 @@ impl SessionBuilder {
         self
     }
 
-    /// It calls for somebody else: what the asker offers is what servers are told of them.
+    /// It calls for somebody else, a caller of the gateway of this number: what the asker offers is what servers are
+    /// told of them.
     #[must_use]
-    pub(crate) fn relaying(mut self) -> Self {
-        self.relays = true;
+    pub(crate) fn relaying(mut self, gateway: u64) -> Self {
+        self.relays = Some(gateway);
         self
     }
 
@@ -144,7 +145,7 @@ impl SessionBuilder {
             Some(agent) => (&agent.shared, Some(agent)),
             None => (&self.host.scope, None),
         };
-        let given = ceiling.and_then(|maker| maker.rules.clone());
+        let given = ceiling.and_then(|maker| maker.trust.load().rules.clone());
         let wider = |maker: &Agent| {
             reach_of(self.permission) > reach_of(maker.permission)
                 || (given.is_some() && self.rules.is_some())
@@ -261,6 +262,19 @@ impl Session {
     pub(crate) fn is_given(&self, server: &ServerName) -> (bool, bool) {
         let scope = &self.0.scope;
         (scope.gives(|rules| rules.may_give(server)), scope.gives(|rules| rules.gives_server(server)))
+    }
+
+    /// Gives it something else from now on; `None`: everything.
+    pub(crate) fn give(&self, rules: Option<Arc<CallerRules>>) {
+        self.0.scope.give(rules);
+    }
+
+    /// Whether a tool is given to it, or without one a server as a whole.
+    pub(crate) fn may_use(&self, server: &ServerName, tool: Option<&ToolName>) -> bool {
+        self.0.scope.gives(|rules| match tool {
+            Some(tool) => rules.gives_tool(server, tool),
+            None => rules.gives_server(server),
+        })
     }
 
     /// What servers are told of whoever this session calls for.

@@ -38,18 +38,20 @@ pub(super) struct Relays {
     is_able: bool,
     /// What servers are told of them.
     pub(super) said: Json,
+    /// The number of the gateway whose callers they are.
+    pub(super) gateway: u64,
 }
 
 // === impl Scope ===
 
 impl Scope {
     /// From now on this scope calls for whoever its asker speaks for.
-    pub(super) fn relay(&mut self, relays: bool) {
-        let Some(agent) = self.agent.as_mut().filter(|_| relays) else { return };
+    pub(super) fn relay(&mut self, gateway: Option<u64>) {
+        let (Some(agent), Some(gateway)) = (self.agent.as_mut(), gateway) else { return };
         let (modern, legacy) = (self.asker.capabilities(), self.asker.legacy_capabilities());
         let is_able = modern != Json::empty_object();
         let said = if modern == legacy { modern } else { Json::of(&[modern, legacy]) };
-        agent.relays = Some(Relays { is_able, said });
+        agent.relays = Some(Relays { is_able, said, gateway });
     }
 
     /// What can be called now.

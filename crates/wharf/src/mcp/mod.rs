@@ -43,6 +43,7 @@ pub mod method {
     pub const TASKS_UPDATE: &str = "tasks/update";
     pub const TASKS_CANCEL: &str = "tasks/cancel";
     pub const TASKS_RESULT: &str = "tasks/result";
+    pub const TASK_CHANGED: &str = "notifications/tasks";
     pub const PROMPTS_GET: &str = "prompts/get";
     pub const RESOURCES_LIST: &str = "resources/list";
     pub const TEMPLATES_LIST: &str = "resources/templates/list";

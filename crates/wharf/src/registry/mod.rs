@@ -12,7 +12,7 @@ pub use snapshot::{Route, Skipped, Snapshot, Source};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use indexmap::IndexMap;
 
 use crate::config::ServerConfig;
@@ -69,8 +69,8 @@ enum Offer {
 pub struct Registry {
     names: NameRules,
     sees: Sees,
-    /// What the scope is given; `None`: everything it sees.
-    given: Option<Arc<CallerRules>>,
+    /// What the scope is given; nothing there: everything it sees.
+    given: ArcSwapOption<CallerRules>,
     below: Option<(Owner, Arc<Self>)>,
     /// In the order of the configuration. `None` is a server that offers nothing now but keeps its place.
     offers: Mutex<IndexMap<Key, Option<Offer>>>,
@@ -99,7 +99,7 @@ impl Registry {
         Self {
             names,
             sees,
-            given: None,
+            given: ArcSwapOption::empty(),
             below,
             offers: Mutex::new(offers),
             view: ArcSwap::default(),
@@ -113,7 +113,7 @@ impl Registry {
         Self {
             names: shared.names,
             sees,
-            given,
+            given: ArcSwapOption::new(given),
             below,
             offers: Mutex::default(),
             view: ArcSwap::default(),
@@ -214,6 +214,13 @@ impl Registry {
         self.rebuild(&offers)
     }
 
+    /// Gives this scope something else from now on; `None`: everything it sees.
+    pub fn give(&self, rules: Option<Arc<CallerRules>>) -> Arc<Snapshot> {
+        let offers = self.lock();
+        self.given.store(rules);
+        self.rebuild(&offers)
+    }
+
     /// Nothing is shown here any more.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -261,7 +268,7 @@ impl Registry {
                 let owned = |offer| (Some(*owner), offer);
                 let all = own.map(owned).chain(seen).chain(further.map(owned));
                 let seen = all.filter(|(_, offer)| self.sees.lets(offer));
-                let snapshot = Arc::new(Snapshot::build(seen, &self.names, self.given.as_deref()));
+                let snapshot = Arc::new(Snapshot::build(seen, &self.names, self.given.load().as_deref()));
                 View { snapshot, below: Some(Arc::clone(&shared.view.load().snapshot)) }
             }
         };
@@ -271,7 +278,7 @@ impl Registry {
     }
 
     fn sees_all(&self) -> bool {
-        self.sees == Sees::All && self.given.is_none()
+        self.sees == Sees::All && self.given.load().is_none()
     }
 
     fn lock(&self) -> MutexGuard<'_, IndexMap<Key, Option<Offer>>> {

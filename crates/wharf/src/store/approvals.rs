@@ -15,6 +15,7 @@ use super::record::now;
 use super::request::{Reaching, Request, Waiting};
 use super::writer::{number, unsigned};
 use crate::error::{Error, Result};
+use crate::policy::Live;
 
 /// The queue. Cheap to clone; the file is opened when there is something to ask.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Approvals(Arc<Queue>);
 #[derive(Debug)]
 struct Queue {
     path: PathBuf,
-    options: ApprovalOptions,
+    options: Live<ApprovalOptions>,
     /// Tells the sessions of this process from those of others.
     run: String,
     database: Mutex<Option<Connection>>,
@@ -90,11 +91,11 @@ impl Approvals {
         let mut run = [0; 8];
         getrandom::fill(&mut run).map_err(|e| Error::Internal(e.to_string()))?;
         let (path, run) = (path.into(), hex(&run));
-        Ok(Self(Arc::new(Queue { path, options, run, database: Mutex::default() })))
+        Ok(Self(Arc::new(Queue { path, options: options.into(), run, database: Mutex::default() })))
     }
 
-    /// How it is kept.
-    pub fn options(&self) -> &ApprovalOptions {
+    /// How it is kept. What is put in the place of it counts for every question from then on.
+    pub fn options(&self) -> &Live<ApprovalOptions> {
         &self.0.options
     }
 
@@ -116,10 +117,11 @@ impl Approvals {
                 }
             }
         };
-        if self.0.options.wait.is_zero() {
+        let wait = self.0.options.now().wait;
+        if wait.is_zero() {
             return Ok(Standing::Waiting(id));
         }
-        tokio::time::timeout(self.0.options.wait, waiting).await.unwrap_or(Ok(Standing::Waiting(id)))
+        tokio::time::timeout(wait, waiting).await.unwrap_or(Ok(Standing::Waiting(id)))
     }
 
     /// What waits for an answer, the oldest first.
@@ -139,7 +141,7 @@ impl Approvals {
     /// Answers a question, and says for how long that counts. False: it was answered already, or is too old.
     pub fn answer(&self, id: u64, said: Said, good_for: Option<Duration>) -> Result<bool> {
         self.0.locked(|queue, database| {
-            let until = now() + micros(good_for.unwrap_or(queue.options.expires));
+            let until = now() + micros(good_for.unwrap_or_else(|| queue.options.now().expires));
             let (state, reach) = match said {
                 Said::Allow(reach) => ("allowed", Some(reach.as_str())),
                 Said::Deny => ("denied", None),
@@ -239,7 +241,7 @@ impl Queue {
         }
         let sql = "INSERT INTO approvals (created, expires, state, caller, session, server, identity, tool, digest, shape, arguments, why)
             VALUES (?1, ?2, 'waiting', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-        let until = time + micros(self.options.expires);
+        let until = time + micros(self.options.now().expires);
         let values = rusqlite::params![
             number(time),
             number(until),

@@ -26,6 +26,7 @@ pub use verify::{Finding, Verified};
 
 use crate::error::{Error, Result};
 use crate::event::Trail;
+use crate::policy::Live;
 use writer::Writer;
 
 /// The keeper of the record: a thread that writes what comes by its [`Trail`]. It ends with the last clone of that.
@@ -33,6 +34,7 @@ use writer::Writer;
 pub struct Audit {
     trail: Trail,
     path: PathBuf,
+    options: Live<AuditOptions>,
 }
 
 /// How a record is kept.
@@ -59,15 +61,22 @@ impl Audit {
     pub fn open(path: impl Into<PathBuf>, options: AuditOptions) -> Result<Self> {
         let path = path.into();
         let (trail, facts) = Trail::new();
-        let writer = Writer::open(path.clone(), options, facts).map_err(|why| trouble(&path, &why))?;
+        let options = Live::from(options);
+        let writer =
+            Writer::open(path.clone(), options.clone(), facts).map_err(|why| trouble(&path, &why))?;
         let thread = std::thread::Builder::new().name("wharf-audit".into());
         thread.spawn(move || writer.run()).map_err(|e| trouble(&path, &e.to_string()))?;
-        Ok(Self { trail, path })
+        Ok(Self { trail, path, options })
     }
 
     /// The way to the log, for [`HostBuilder::audit`](crate::host::HostBuilder::audit).
     pub fn trail(&self) -> &Trail {
         &self.trail
+    }
+
+    /// How the log is kept. What is put in the place of it counts for what is written from then on.
+    pub fn options(&self) -> &Live<AuditOptions> {
+        &self.options
     }
 
     /// Where the log is.

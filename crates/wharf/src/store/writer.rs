@@ -17,6 +17,7 @@ use super::record::{Draft, Own, Pen};
 use super::{AuditOptions, GROUP, SYNC};
 use crate::error::{Error, Result as Answer};
 use crate::event::{End, Fact, Facts, Kind, News};
+use crate::policy::Live;
 
 /// How long is waited before what could not be written is tried again.
 const RETRY: Duration = Duration::from_millis(250);
@@ -32,7 +33,7 @@ const INSERT: &str = "INSERT INTO audit (seq, record, hash) VALUES (?1, ?2, ?3)"
 /// Writes the log.
 pub(super) struct Writer {
     path: PathBuf,
-    options: AuditOptions,
+    options: Live<AuditOptions>,
     facts: Facts,
     pen: Pen,
     open: Option<Open>,
@@ -63,10 +64,10 @@ struct Begun {
 type Written<T> = Result<T, String>;
 
 impl Writer {
-    pub(super) fn open(path: PathBuf, options: AuditOptions, facts: Facts) -> Written<Self> {
+    pub(super) fn open(path: PathBuf, options: Live<AuditOptions>, facts: Facts) -> Written<Self> {
         let mut run = [0; 8];
         getrandom::fill(&mut run).map_err(|e| e.to_string())?;
-        let pen = Pen { run: hex(&run), digest_only: options.digest_only };
+        let pen = Pen { run: hex(&run), digest_only: options.now().digest_only };
         let mut writer = Self {
             path,
             options,
@@ -141,8 +142,10 @@ impl Writer {
             Some(_) => return Err("the file was taken away, or another was put in its place".into()),
             None => self.reopen()?,
         };
+        let options = self.options.now();
+        self.pen.digest_only = options.digest_only;
         let due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK);
-        let prunes = due && (self.options.keep_for.is_some() || self.options.keep_size.is_some());
+        let prunes = due && (options.keep_for.is_some() || options.keep_size.is_some());
         if !self.drafts.is_empty() || !self.fresh.is_empty() || prunes {
             let (link, begun) = self.write(&mut open, prunes)?;
             self.facts.give_back(self.drafts.drain(..).filter_map(Draft::into_fact));
@@ -177,7 +180,7 @@ impl Writer {
             }
         }
         if prunes {
-            let (anchor, more) = prune(&change, &self.options)?;
+            let (anchor, more) = prune(&change, &self.options.now())?;
             if let Some(anchor) = anchor {
                 chain.add(&Draft::Own(Own::Pruned, pruned(&anchor)))?;
             }

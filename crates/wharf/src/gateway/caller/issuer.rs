@@ -22,7 +22,7 @@ use crate::config::{JwtSettings, Origin, Remote};
 use crate::error::{Error, Result};
 use crate::names::ServerName;
 use crate::net::{Endpoint, HttpClient, read_body};
-use crate::policy::{Policy, address};
+use crate::policy::{Live, Policy, address};
 use crate::secret::SecretUrl;
 use crate::wire::Json;
 
@@ -30,7 +30,7 @@ use crate::wire::Json;
 #[derive(Debug)]
 pub(super) struct Issuer {
     settings: JwtSettings,
-    policy: Policy,
+    policy: Live<Policy>,
     net: HttpClient,
     known: ArcSwapOption<Known>,
     /// Held while the issuer is asked; when it was asked last.
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Known {
 // === impl Issuer ===
 
 impl Issuer {
-    pub(super) fn new(settings: JwtSettings, policy: Policy, net: HttpClient) -> Self {
+    pub(super) fn new(settings: JwtSettings, policy: Live<Policy>, net: HttpClient) -> Self {
         Self { settings, policy, net, known: ArcSwapOption::empty(), asked: tokio::sync::Mutex::default() }
     }
 
@@ -188,7 +188,7 @@ impl Issuer {
         }
         let name = ServerName::parse("issuer").map_err(|e| Error::Internal(e.to_string()))?;
         let remote = Remote { url: SecretUrl::new(url.clone()), headers: IndexMap::new() };
-        let permit = self.policy.permit_connect(&name, &remote, &Origin::Given)?;
+        let permit = self.policy.now().permit_connect(&name, &remote, &Origin::Given)?;
         Ok(self.net.for_permit(&permit))
     }
 }

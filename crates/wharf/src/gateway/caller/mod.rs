@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use sha2::{Digest, Sha256};
 
 use super::h1::Head;
+use super::stay::{Guest, Stay};
 use crate::config::StoredKey;
 use crate::error::Result as Checked;
 use crate::names::CallerName;
@@ -36,6 +37,8 @@ pub struct Key {
     caller: CallerName,
     hash: [u8; 32],
     expires: Option<SystemTime>,
+    /// Whoever came by this key stays as long as it counts.
+    stay: Stay,
 }
 
 /// Why a caller is not let in.
@@ -89,29 +92,38 @@ impl Callers {
         self.keys.is_none() && self.file.is_none()
     }
 
-    /// Who a request comes from. `us` is whom its token must be for.
-    pub(super) async fn admit(
-        &self,
-        tokens: Option<&Tokens>,
-        head: &Head,
-        us: &str,
-    ) -> Result<CallerName, Refused> {
-        if self.is_anyone() && tokens.is_none() {
-            return Ok(CallerName::local());
-        }
-        let token = token(head)?;
-        if let Some(caller) = self.by_key(token) {
-            return Ok(caller);
-        }
-        match tokens {
-            // Three parts: what is none of a JWT is not worth a question to its issuer.
-            Some(tokens) if token.split('.').count() == 3 => Box::pin(tokens.judge(token, us)).await,
-            _ => Err(Refused::Unknown("that key is not known here")),
+    /// Those who come after these: whose key counts here and there stays, by the same key.
+    pub(super) fn succeeded_by(&self, next: &Self) -> Self {
+        let keys = next.keys.as_ref().map(|keys| succeeded(self.keys.as_deref().unwrap_or_default(), keys));
+        let file = match (&self.file, &next.file) {
+            (Some(known), Some(next)) if known.path() == next.path() => Some(Arc::clone(known)),
+            (_, next) => next.clone(),
+        };
+        Self { keys, file }
+    }
+
+    /// Ends the stay of everyone whose key does not count among those who come after these.
+    pub(super) fn give_way(&self, next: &Self) {
+        end_others(self.keys.as_deref().unwrap_or_default(), next.keys.as_deref().unwrap_or_default());
+        if let Some(file) = &self.file
+            && !next.file.as_ref().is_some_and(|next| Arc::ptr_eq(file, next))
+        {
+            file.known().iter().for_each(|key| key.stay.end());
         }
     }
 
+    /// Looks whether keys have gone from their file, or lapsed. True if somebody's stay has ended since the last look.
+    pub(super) fn look(&self) -> bool {
+        let stored = self.file.as_ref().map(|file| file.keys());
+        let now = SystemTime::now();
+        let keys = self.keys.iter().chain(&stored).flat_map(|keys| keys.iter());
+        let lapsed = keys.filter(|key| key.expires.is_some_and(|end| end <= now) && !key.stay.is_over());
+        let lapsed = lapsed.inspect(|key| key.stay.end()).count() > 0;
+        self.file.as_ref().is_some_and(|file| file.has_lost()) || lapsed
+    }
+
     /// Every key is compared, whichever fits, so that the time says nothing.
-    fn by_key(&self, token: &str) -> Option<CallerName> {
+    pub(super) fn by_key(&self, token: &str) -> Option<Guest> {
         let hash = Key::hash(token);
         let stored = self.file.as_ref().map(|file| file.keys());
         let keys = self.keys.iter().chain(&stored).flat_map(|keys| keys.iter());
@@ -122,7 +134,7 @@ impl Callers {
             }
         }
         let now = SystemTime::now();
-        found.filter(|key| key.expires.is_none_or(|end| now < end)).map(|key| key.caller.clone())
+        found.filter(|key| key.expires.is_none_or(|end| now < end)).map(Key::guest)
     }
 }
 
@@ -131,7 +143,7 @@ impl Callers {
 impl Key {
     /// A key by its hash, as [`Key::hash`] makes it.
     pub fn new(caller: CallerName, hash: [u8; 32]) -> Self {
-        Self { caller, hash, expires: None }
+        Self { caller, hash, expires: None, stay: Stay::default() }
     }
 
     /// The same, until then.
@@ -141,9 +153,18 @@ impl Key {
         self
     }
 
+    /// Whether it is the same key, of the same caller.
+    fn is_same(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.caller == other.caller
+    }
+
     /// What is kept of a key. Keys are long and random, so one round is enough.
     pub fn hash(secret: &str) -> [u8; 32] {
         Sha256::digest(secret.as_bytes()).into()
+    }
+
+    fn guest(&self) -> Guest {
+        Guest::new(self.caller.clone(), &self.stay)
     }
 
     /// A new key, of 256 bits that nobody can guess. `None` if the system has none.
@@ -157,7 +178,7 @@ impl Key {
 
 impl From<&StoredKey> for Key {
     fn from(stored: &StoredKey) -> Self {
-        Self { caller: stored.caller.clone(), hash: stored.hash, expires: stored.expires }
+        Self { expires: stored.expires, ..Self::new(stored.caller.clone(), stored.hash) }
     }
 }
 
@@ -167,8 +188,23 @@ impl fmt::Debug for Key {
     }
 }
 
+/// New keys in the place of those that were there: what is the same key goes on to be it.
+fn succeeded(before: &[Key], next: &[Key]) -> Arc<[Key]> {
+    let stay = |key: &Key| {
+        let same = before.iter().find(|known| known.is_same(key) && !known.stay.is_over());
+        same.map(|known| known.stay.clone()).unwrap_or_default()
+    };
+    next.iter().map(|key| Key { stay: stay(key), ..key.clone() }).collect()
+}
+
+/// Ends the stay of whoever came by a key that is not among these. True if there was one.
+fn end_others(before: &[Key], next: &[Key]) -> bool {
+    let gone = before.iter().filter(|key| !next.iter().any(|known| known.is_same(key)));
+    gone.inspect(|key| key.stay.end()).count() > 0
+}
+
 /// What a caller says it may call with: one header, one token.
-fn token(head: &Head) -> Result<&str, Refused> {
+pub(super) fn token(head: &Head) -> Result<&str, Refused> {
     if !head.has("authorization") {
         return Err(Refused::Unnamed);
     }

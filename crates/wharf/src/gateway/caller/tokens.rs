@@ -15,15 +15,18 @@ use super::issuer::Issuer;
 use super::{Key, Refused};
 use crate::config::JwtSettings;
 use crate::error::Result;
+use crate::gateway::stay::Stay;
 use crate::names::CallerName;
 use crate::net::HttpClient;
-use crate::policy::Policy;
+use crate::policy::{Live, Policy};
 
 /// Who may call by token.
 #[derive(Debug)]
 pub(in crate::gateway) struct Tokens {
     pub(in crate::gateway) settings: JwtSettings,
     issuer: Issuer,
+    /// Whoever comes by token stays as long as these settings do.
+    pub(in crate::gateway) stay: Stay,
     /// Tokens that were judged a moment ago, by their hashes: signatures are dear.
     judged: Mutex<HashMap<[u8; 32], (CallerName, Instant)>>,
 }
@@ -52,9 +55,9 @@ type Claims = Map<String, Value>;
 // === impl Tokens ===
 
 impl Tokens {
-    pub(in crate::gateway) fn new(settings: JwtSettings, policy: Policy, net: HttpClient) -> Self {
+    pub(in crate::gateway) fn new(settings: JwtSettings, policy: Live<Policy>, net: HttpClient) -> Self {
         let issuer = Issuer::new(settings.clone(), policy, net);
-        Self { settings, issuer, judged: Mutex::default() }
+        Self { settings, issuer, stay: Stay::default(), judged: Mutex::default() }
     }
 
     /// Whether the issuer may be asked for its keys. Nobody is contacted.
@@ -63,7 +66,7 @@ impl Tokens {
     }
 
     /// Who a token names. `us` is whom it must be for, unless the settings say otherwise.
-    pub(super) async fn judge(&self, token: &str, us: &str) -> Result<CallerName, Refused> {
+    pub(in crate::gateway) async fn judge(&self, token: &str, us: &str) -> Result<CallerName, Refused> {
         let hash = Key::hash(token);
         if let Some(caller) = self.remembered(&hash) {
             return Ok(caller);

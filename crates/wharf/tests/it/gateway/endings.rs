@@ -118,10 +118,11 @@ async fn stopped(files: &tempfile::TempDir, drain: Duration, let_go: bool) -> Op
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at_address = listener.local_addr().unwrap();
     let (stop, told) = oneshot::channel::<()>();
+    let kept = gateway.clone();
     let serving =
         tokio::spawn(async move { gateway.serve_http(listener, async move { drop(told.await) }).await });
     let (idle, _) = oneshot::channel::<()>();
-    let door = Door { at: at_address, host: host.clone(), stop: Some(idle) };
+    let door = Door { at: at_address, host: host.clone(), gateway: kept, stop: Some(idle) };
     let call = async {
         let body = modern_body("tools/call", call()).to_string();
         let name = door.name();

@@ -1,27 +1,37 @@
 //! Extensions through the gateway: tasks of either era, and tools that are for user interfaces.
 
+use http::Method;
 use serde_json::{Value, json};
 use wharf::Host;
 use wharf::config::{Origin, ServerConfig};
-use wharf::gateway::{Callers, Key};
+use wharf::gateway::{Callers, Key, Terms};
 use wharf::names::{CallerName, ServerName};
 use wharf::policy::Policy;
 use wharf_testkit::{Era, Fixture, Kind, Place, Puppet, Step, fixture_path};
 
-use super::{Door, open, open_with};
+use super::{Door, Stream, modern_body, open, open_with};
 use crate::support::{at, count, folder, host, puppet, received};
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// The fixture as a program, under no prefix.
 async fn fixture(kind: Kind) -> Host {
-    let Place::Command { program, args } = Fixture::start(kind).place() else { panic!("it is no program") };
-    let mut server =
-        ServerConfig::stdio(ServerName::parse("fix").unwrap(), program.display().to_string(), args);
+    fixture_of(kind).await.0
+}
+
+/// The same, of any kind, with what must not go before it.
+async fn fixture_of(kind: Kind) -> (Host, Fixture) {
+    let fixture = Fixture::start(kind);
+    let name = ServerName::parse("fix").unwrap();
+    let mut server = match fixture.place() {
+        Place::Command { program, args } => ServerConfig::stdio(name, program.display().to_string(), args),
+        Place::Url(url) => ServerConfig::http(name, &url).unwrap(),
+    };
     server.origin = Origin::Given;
     server.tool_prefix = Some(String::new());
     let policy = Policy::strict().with_sandbox(false).with_commands([fixture_path().display().to_string()]);
-    Host::builder().policy(policy).environment(std::env::vars()).server(server).start().await.unwrap()
+    let host = Host::builder().policy(policy).environment(std::env::vars()).server(server).start().await;
+    (host.unwrap(), fixture)
 }
 
 async fn ask(door: &Door, who: &str, method: &str, mut params: Value, capabilities: Value) -> Value {
@@ -58,6 +68,75 @@ async fn l80_a_task_is_asked_for_by_its_own_caller_only() {
     assert_eq!(state["result"]["taskId"], json!(id), "the id is the one that the caller knows: {state}");
     assert!(state["result"]["status"].is_string(), "{state}");
     door.host.close().await;
+}
+
+/// Listens for word of tasks; what it is given, and the stream.
+async fn listen(door: &Door, who: &str, ids: &[&str], capabilities: Value) -> (Value, Stream) {
+    let mut params = json!({"notifications": {"taskIds": ids}});
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
+    let who = format!("Bearer {who}");
+    let headers = [
+        ("authorization", who.as_str()),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    let body = modern_body("subscriptions/listen", params).to_string();
+    let mut stream = door.stream(Method::POST, "/mcp", &headers, body).await;
+    let acknowledged = stream.message().await.1;
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");
+    (acknowledged["params"]["notifications"].clone(), stream)
+}
+
+#[tokio::test]
+async fn l80_a_modern_caller_hears_of_its_own_tasks_and_of_nobody_elses() {
+    for kind in [Kind::ModernStdio, Kind::ModernHttp] {
+        let key = |name: &str| Key::new(CallerName::parse(name).unwrap(), Key::hash(name));
+        let keys = Callers::default().keys([key("ann"), key("bob")]);
+        let (host, _fixture) = fixture_of(kind).await;
+        let door = open_with(host, |b| b.callers(keys)).await;
+        let able = json!({"elicitation": {}, "extensions": {TASKS: {}}});
+        let call = json!({"name": "confirm_delete", "arguments": {"filename": "a.txt"}});
+        let begun = ask(&door, "ann", "tools/call", call, able.clone()).await;
+        let id = begun["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+        let (given, mut heard) = listen(&door, "ann", &[&id, "never"], able.clone()).await;
+        assert_eq!(given, json!({"taskIds": [id]}), "what is not a task of hers is left out");
+        let (given, mut other) = listen(&door, "bob", &[&id], able.clone()).await;
+        assert_eq!(given, json!({"taskIds": []}), "another caller's task reads like none");
+        let (given, _deaf) = listen(&door, "ann", &[&id], json!({})).await;
+        assert_eq!(given, json!({}), "who does not know of tasks is told of none");
+
+        let mut state = ask(&door, "ann", "tasks/get", json!({"taskId": id}), able.clone()).await;
+        while state["result"]["status"] != "input_required" {
+            state = ask(&door, "ann", "tasks/get", json!({"taskId": id}), able.clone()).await;
+        }
+        let question = state["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        let accept = json!({question: {"action": "accept", "content": {"confirm": true}}});
+        let update = json!({"taskId": id, "inputResponses": accept});
+        ask(&door, "ann", "tasks/update", update, able.clone()).await;
+        let last = loop {
+            let told = heard.message().await.1;
+            assert_eq!(told["method"], "notifications/tasks", "{told}");
+            assert_eq!(
+                told["params"]["taskId"],
+                json!(id),
+                "the id is the one that the caller knows: {told}"
+            );
+            assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 7, "{told}");
+            if told["params"]["status"] == "completed" {
+                break told;
+            }
+        };
+        let got = ask(&door, "ann", "tasks/get", json!({"taskId": id}), able).await;
+        assert_eq!(last["params"]["result"], got["result"]["result"], "it says all that it says when asked");
+        assert!(last["params"]["result"].is_object(), "{last}");
+
+        // The other hears nothing before the end of its stream.
+        door.gateway.adopt(Terms::default()).unwrap();
+        let end = other.next_message().await.unwrap();
+        assert!(end["error"].is_object(), "{end}");
+        door.host.close().await;
+    }
 }
 
 #[tokio::test]

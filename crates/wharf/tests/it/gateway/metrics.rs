@@ -51,6 +51,27 @@ fn outcomes(scrape: &Scrape, tool: &str, outcome: &str) -> f64 {
 }
 
 #[tokio::test]
+async fn l96_bytes_of_arguments_and_results_are_counted_by_tool() {
+    let files = folder();
+    let door = open(host([puppet("pup", &several(&files))]).await).await;
+    let carried = async |tool: &str| {
+        let (now, of) = (scrape(&door).await, [("server", "pup"), ("tool", tool)]);
+        ["wharf_call_arguments_bytes_total", "wharf_call_result_bytes_total"]
+            .map(|name| now.value(name, &of).unwrap())
+    };
+    let params = json!({"name": "pup_echo", "arguments": {"message": "hi"}});
+    door.modern("tools/call", params.clone()).await;
+    let [sent, got] = carried("echo").await;
+    assert_eq!(sent, r#"{"message":"hi"}"#.len() as f64);
+    assert!(got > 2.0, "{got}");
+    door.modern("tools/call", params.clone()).await;
+    assert_eq!(carried("echo").await, [2.0 * sent, 2.0 * got]);
+    call(&door, "pup_refuses").await;
+    assert_eq!(carried("refuses").await, [0.0, 0.0], "what had no result carried none");
+    door.host.close().await;
+}
+
+#[tokio::test]
 async fn l96_every_call_is_counted_once_however_it_ends() {
     let files = folder();
     let mut pup = puppet("pup", &several(&files));
@@ -291,7 +312,8 @@ async fn l96_ready_says_no_while_the_gateway_stops_and_calls_end() {
     assert_eq!(get(&door, "/readyz", &[]).await.status, StatusCode::OK);
     let address = door.at;
     let (idle, _) = tokio::sync::oneshot::channel();
-    let watching = Door { at: address, host: door.host.clone(), stop: Some(idle) };
+    let watching =
+        Door { at: address, host: door.host.clone(), gateway: door.gateway.clone(), stop: Some(idle) };
     let calling = call(&watching, "pup_waits");
     let stopping = async {
         until("it is at the server", || count(&received(&at(&files, "log")), "tools/call") == 1).await;

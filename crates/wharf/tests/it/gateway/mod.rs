@@ -20,6 +20,7 @@ mod rules;
 mod sharing;
 mod streams;
 mod subscriptions;
+mod terms;
 mod tools;
 mod traces;
 mod views;
@@ -42,6 +43,7 @@ use wharf::gateway::{Gateway, GatewayBuilder};
 pub(crate) struct Door {
     pub(crate) at: SocketAddr,
     pub(crate) host: Host,
+    pub(crate) gateway: Gateway,
     stop: Option<oneshot::Sender<()>>,
 }
 
@@ -81,10 +83,11 @@ pub(crate) async fn open_with(host: Host, with: impl FnOnce(GatewayBuilder) -> G
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
+    let served = gateway.clone();
     tokio::spawn(async move {
-        gateway.serve_http(listener, async move { drop(stopped.await) }).await.unwrap();
+        served.serve_http(listener, async move { drop(stopped.await) }).await.unwrap();
     });
-    Door { at, host, stop: Some(stop) }
+    Door { at, host, gateway, stop: Some(stop) }
 }
 
 impl Door {
