@@ -142,7 +142,8 @@ impl Wanted {
             }
             Ok(Some(list.into_iter().collect()))
         };
-        let (resources, tasks) = (list("resourceSubscriptions", "addresses", MOST)?, list("taskIds", "ids", MOST_TASKS)?);
+        let (resources, tasks) =
+            (list("resourceSubscriptions", "addresses", MOST)?, list("taskIds", "ids", MOST_TASKS)?);
         Ok(Self { topics, resources, tasks })
     }
 

@@ -5,10 +5,12 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Write as _};
+use std::pin::pin;
 use std::task::{Context, Poll};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use futures_util::poll;
 use http::{Method, StatusCode};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::tcp::WriteHalf;
@@ -27,6 +29,8 @@ pub(in crate::gateway) struct Outlet<'a> {
 
 /// So much is copied, to be written at once.
 const AT_ONCE: usize = 16 * 1024;
+/// How long a caller may take nothing of what it is told.
+const STALLED: Duration = Duration::from_secs(60);
 /// A buffer that has grown larger than this is not kept.
 const KEPT: usize = 64 * 1024;
 
@@ -111,7 +115,12 @@ impl<'a> Outlet<'a> {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        self.writes.write_all(&self.out).await
+        let mut left = &self.out[..];
+        while !left.is_empty() {
+            let written = in_time(self.writes.write(left)).await?;
+            left = &left[written..];
+        }
+        Ok(())
     }
 
     /// Pieces are written as they are, the head before them.
@@ -122,10 +131,8 @@ impl<'a> Outlet<'a> {
             .collect();
         let mut left = &mut slices[..];
         while !left.is_empty() {
-            match self.writes.write_vectored(left).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                written => IoSlice::advance_slices(&mut left, written),
-            }
+            let written = in_time(self.writes.write_vectored(left)).await?;
+            IoSlice::advance_slices(&mut left, written);
         }
         Ok(())
     }
@@ -148,6 +155,16 @@ impl<'a> Outlet<'a> {
             }
         }
     }
+}
+
+/// Waits until something was written, but not for a caller that does not read. Most has room at once, and needs no clock.
+async fn in_time(writing: impl Future<Output = io::Result<usize>>) -> io::Result<usize> {
+    let mut writing = pin!(writing);
+    let written = match poll!(&mut writing) {
+        Poll::Ready(written) => written?,
+        Poll::Pending => tokio::time::timeout(STALLED, writing).await??,
+    };
+    if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(written) }
 }
 
 /// Collects what has come together, to go out together. The answer is whether it was the end.

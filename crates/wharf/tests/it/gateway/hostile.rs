@@ -124,6 +124,21 @@ async fn gwy_11_whoever_is_too_slow_or_silent_is_not_waited_for() {
     assert!(idle.starts_with("HTTP/1.1 200"), "answered, and closed when nothing more comes: {idle}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn gwy_11_whoever_does_not_read_is_not_waited_for() {
+    let door = open_with(Host::builder().start().await.unwrap(), |b| b.connections(1)).await;
+    let asks = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", door.name()).repeat(1000);
+    let mut deaf = connect(&door).await;
+    // It asks and asks, and reads nothing: no more goes to it than what the system keeps, and then it is given up.
+    let gone = async { while deaf.write_all(asks.as_bytes()).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(600), gone).await.expect("the connection is closed");
+    // Its place is free again, and whoever reads is answered as often as it asks.
+    let mut twin = connect(&door).await;
+    twin.write_all(asks.as_bytes()).await.unwrap();
+    let mut answers = vec![0; 1000 * "HTTP/1.1 200 OK".len()];
+    soon("a thousand answers", twin.read_exact(&mut answers)).await.unwrap();
+}
+
 #[tokio::test]
 async fn gwy_11_connections_have_a_bound_and_the_next_one_waits_its_turn() {
     let door = open_with(Host::builder().start().await.unwrap(), |b| b.connections(4)).await;
