@@ -288,8 +288,8 @@ impl Wire {
         let started = request.started.unwrap_or_else(Instant::now);
         let (standing, companion) = (request.standing.take(), request.companion.take());
         let life = Life::new(started, sink, request.tool.cloned(), standing, companion);
-        let ticket = match self.inbox.register(Arc::clone(&life)) {
-            Ok(ticket) => ticket,
+        let (ticket, crowded) = match self.inbox.register(Arc::clone(&life)) {
+            Ok(registered) => registered,
             Err(closed) => return Ended::Failed(LinkFailure::NotSent(closed.reason)),
         };
         timekeeper::keep(&self.inbox);
@@ -303,6 +303,7 @@ impl Wire {
             name: request.name,
             frame,
             headers: &request.headers,
+            crowded,
         };
 
         let waiting = Waiting { wire: self, life, timeout: request.timeout, hard: request.hard_timeout };

@@ -134,22 +134,18 @@ impl Inbox {
         self.batches.store(true, Ordering::Relaxed);
     }
 
-    /// Lets a call wait for its answer.
-    pub(crate) fn register(&self, life: Arc<Life>) -> Result<Ticket, Closed> {
+    /// Lets a call wait for its answer, and says whether it is one of a crowd.
+    pub(crate) fn register(&self, life: Arc<Life>) -> Result<(Ticket, bool), Closed> {
         if self.unexpected.load(Ordering::Relaxed) > 0 && self.is_idle() {
             self.unexpected.store(0, Ordering::Relaxed);
         }
-        self.pending.insert(life).map_err(|_| {
+        let counted = self.pending.insert_counted(life);
+        counted.map(|(ticket, waiting)| (ticket, waiting >= CROWD)).map_err(|_| {
             self.closed().unwrap_or_else(|| Closed {
                 reason: "too many calls wait on this connection".into(),
                 protocol: false,
             })
         })
-    }
-
-    /// Whether so many calls wait that what they send is better sent together.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.pending.len() >= CROWD
     }
 
     /// Whether a clock must be started for the calls that wait.

@@ -35,6 +35,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) frame: Vec<u8>,
     /// Headers that mirror parts of the message, for transports that have headers.
     pub(crate) headers: &'a [(String, String)],
+    /// Whether it is one of many under way, which are better sent together.
+    pub(crate) crowded: bool,
 }
 
 /// Where a request starts in the stream of bytes to the server.

@@ -106,7 +106,7 @@ impl PipeLink {
     /// Sends a request, at the first poll. Its answer comes through the reader.
     pub(crate) async fn carry(&self, out: Outgoing<'_>) -> Result<Sent, LinkFailure> {
         self.inbox.monitor.traffic(&self.inbox.server, true, &out.frame);
-        match self.writer.send(out.frame, self.inbox.is_crowded()) {
+        match self.writer.send(out.frame, out.crowded) {
             Ok(start) => Ok(Sent(start)),
             // The reader knows more of a server that left: how it ended, and its last words.
             Err(reason) if self.writer.is_closed() => {

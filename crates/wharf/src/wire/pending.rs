@@ -40,6 +40,11 @@ impl<T> Default for Pending<T> {
 impl<T> Pending<T> {
     /// Lets a call wait. Gives it back if too many wait already, or if the connection is over.
     pub fn insert(&self, call: T) -> Result<Ticket, T> {
+        self.insert_counted(call).map(|(ticket, _)| ticket)
+    }
+
+    /// The same, and how many wait now.
+    pub fn insert_counted(&self, call: T) -> Result<(Ticket, usize), T> {
         let mut slots = self.lock();
         if slots.closed || slots.waiting == MOST {
             return Err(call);
@@ -56,7 +61,7 @@ impl<T> Pending<T> {
         let id = slots.last;
         slots.slots[index] = Some((id, call));
         slots.waiting += 1;
-        Ok(Ticket(id))
+        Ok((Ticket(id), slots.waiting))
     }
 
     /// Ends the wait of a call and gives back what it left here. `None` for an id that nobody waits for.
