@@ -18,7 +18,6 @@ use crate::catalog::{self, ListKind, Offered};
 use crate::connect::Connection;
 use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate};
-use crate::registry::ServerTools;
 use crate::wire::Json;
 
 /// How long a server that is connected may take to tell its list, if there is an older one to show instead.
@@ -54,7 +53,7 @@ impl Host {
         let mut answers = futures_util::stream::iter(looks).buffer_unordered(STARTING).ready_chunks(STARTING);
         let mut told = Vec::new();
         while let Some(chunk) = answers.next().await {
-            let mut homes: Vec<(&Scope, Vec<(Arc<Server>, ServerTools)>)> = Vec::new();
+            let mut homes: Vec<(&Scope, Vec<_>)> = Vec::new();
             for (place, server, seen, error) in chunk {
                 let (name, home) = (server.config.name.clone(), self.scope.home(&server));
                 let (offered, rejected) = seen.map(|seen| (seen.offered, seen.rejected)).unzip();
