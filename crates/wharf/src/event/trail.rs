@@ -83,8 +83,10 @@ struct Queue {
     /// Why nothing can be written.
     trouble: Option<Arc<str>>,
     /// Facts that were written. Memory is freed soonest by whoever took it, so they go back to those who bring new ones.
-    spent: Vec<Box<Fact>>,
+    spent: Spent,
 }
+
+type Spent = Vec<Box<Fact>>;
 
 /// How many facts may wait to be written before calls wait for room.
 const WAITING: usize = 8192;
