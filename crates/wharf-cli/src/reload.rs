@@ -9,9 +9,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use url::Url;
 use wharf::config::{Origin, PackageSettings, Problem, ServerConfig, TelemetrySettings};
 use wharf::gateway::Gateway;
@@ -71,8 +73,7 @@ pub(crate) async fn follow(
     let mut hangups = signal(SignalKind::hangup()).ok();
     let mut watch = Watch::new(app.files(&setup).into_iter().chain(reception.file()).collect());
     let running = Fixed::of(&setup);
-    let mut looks = tokio::time::interval(LOOK);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let looks = looks();
     // Something may have been edited since the files were read.
     let mut why = Some(Why::Start);
     loop {
@@ -84,7 +85,7 @@ pub(crate) async fn follow(
             app.ui.warn("the configuration stays as it was");
         }
         why = tokio::select! {
-            _ = looks.tick() => watch.has_changed().then_some(Why::Asked),
+            () = look(&looks) => watch.has_changed().then_some(Why::Asked),
             () = next(&mut hangups) => {
                 if has_lost_terminal(app) {
                     return;
@@ -93,6 +94,30 @@ pub(crate) async fn follow(
                 Some(Why::Asked)
             }
         };
+    }
+}
+
+/// Whom to ask for the next look: a thread. While the runtime has a timer, however far away, each of its waits costs more,
+/// and so each call.
+fn looks() -> mpsc::Sender<oneshot::Sender<()>> {
+    let (ask, asked) = mpsc::channel::<oneshot::Sender<()>>();
+    let ticking = move || {
+        for tell in asked {
+            std::thread::sleep(LOOK);
+            // Whoever does not wait any more asks again.
+            let _ = tell.send(());
+        }
+    };
+    // Where there can be no thread, nobody is there to be asked, and a timer must do.
+    let _ = std::thread::Builder::new().name("wharf-looks".into()).spawn(ticking);
+    ask
+}
+
+/// Waits until it is time to look.
+async fn look(looks: &mpsc::Sender<oneshot::Sender<()>>) {
+    let (tell, told) = oneshot::channel();
+    if looks.send(tell).is_err() || told.await.is_err() {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

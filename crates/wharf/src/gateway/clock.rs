@@ -1,4 +1,5 @@
-//! Waits that hardly ever come to their end: for the next request, for an answer that takes long.
+//! Waits that hardly ever come to their end, or last: for the next request, for an answer that takes long, for the next
+//! look at what nobody uses any more.
 //!
 //! A timer of the runtime costs a request more than its place in a list that somebody looks through four times a second,
 //! and each of the runtime's own waits costs more while it has any. So these have no timer; they end a little late, and

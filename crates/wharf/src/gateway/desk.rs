@@ -295,10 +295,10 @@ impl Desk {
             tracer.tend();
         }
         tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe_but_calls()));
-        let desk = Arc::downgrade(self);
+        let (desk, clock) = (Arc::downgrade(self), self.clock.clone());
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(LOOK).await;
+                clock.wait(LOOK).await;
                 let Some(desk) = desk.upgrade() else { return };
                 desk.recycle().await;
             }

@@ -81,9 +81,10 @@ impl Gateway {
     /// Looks after what ends by itself: keys that are taken from their file, or lapse. As long as the gateway is there.
     pub(super) fn keep_watch(&self) {
         let (settings, desk) = (Arc::downgrade(&self.settings), Arc::downgrade(&self.desk));
+        let clock = self.desk.clock.clone();
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(LOOK).await;
+                clock.wait(LOOK).await;
                 let (Some(settings), Some(desk)) = (Weak::upgrade(&settings), Weak::upgrade(&desk)) else {
                     return;
                 };
