@@ -352,6 +352,7 @@ async fn read_on(reading: Reading, inbox: Arc<Inbox>, ending: Option<Ending>) {
         match read {
             Ok(0) => break end(ending, reader.name()).await,
             Ok(_) if inbox.is_closed() => return,
+            Ok(_) if reader.is_flooded() => tokio::task::yield_now().await,
             Ok(_) => {}
             Err(e) => break format!("{} cannot be read: {e}", reader.name()),
         }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
@@ -32,6 +32,8 @@ pub(super) struct Reader {
     /// The inbox's bell, as the pipe knows it.
     waker: Waker,
     claim: AtomicU8,
+    /// How many messages the last read brought.
+    came: AtomicUsize,
     /// Only locked by who has the claim, and at the end. `None` then.
     source: Mutex<Option<Source>>,
 }
@@ -82,6 +84,8 @@ struct Banner {
     left: usize,
 }
 
+/// As many messages in one read are a flood.
+const FLOOD: usize = 128;
 /// Nobody reads.
 const FREE: u8 = 0;
 /// Somebody reads.
@@ -109,7 +113,8 @@ impl Reader {
         let banner = Banner { left: inbox.limits.banner_lines };
         let source = Mutex::new(Some(Source { inlet, lines, banner, end: None }));
         let waker = Waker::from(Arc::clone(&inbox.bell));
-        Self { name, inbox, waker, claim: AtomicU8::new(FREE), source }
+        let (claim, came) = (AtomicU8::new(FREE), AtomicUsize::new(0));
+        Self { name, inbox, waker, claim, came, source }
     }
 
     /// What errors call that which is read.
@@ -128,6 +133,12 @@ impl Reader {
             },
             None => Poll::Ready(Ok(0)),
         }
+    }
+
+    /// Whether so much came at once that others should have their turn before the next read: a server that floods must not
+    /// keep the rest waiting. One long message is no flood.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.came.load(Ordering::Relaxed) >= FLOOD
     }
 
     /// From now on only the task reads.
@@ -158,7 +169,7 @@ impl Reader {
         loop {
             match source.poll_read(self) {
                 Poll::Pending => return Left::Nothing,
-                Poll::Ready(Ok(n)) if n > 0 && !last => last = answered(),
+                Poll::Ready(Ok(n)) if n > 0 && !last => last = answered() || self.is_flooded(),
                 Poll::Ready(Ok(n)) if n > 0 => return Left::More,
                 Poll::Ready(end) => {
                     source.end = Some(end);
@@ -304,9 +315,12 @@ impl Source {
                 read => break read?,
             }
         };
+        let mut came = 0;
         while let Some(line) = self.lines.next_line() {
             take_line(&reader.inbox, line, &mut self.banner, reader.name);
+            came += 1;
         }
+        reader.came.store(came, Ordering::Relaxed);
         Poll::Ready(Ok(n))
     }
 }
