@@ -91,14 +91,16 @@ impl Place {
     }
 
     /// The files that are kept, without those that a database has beside it while it is open, and without the temporary
-    /// ones that whoever writes next to them removes (`r_08_what_a_killed_writer_left_is_removed` in the library's tests).
+    /// ones that the next writer removes (`r_08_what_a_killed_writer_…` in the library's tests).
     fn kept(&self) -> BTreeSet<PathBuf> {
         let mut kept = BTreeSet::new();
         for folder in [".config/wharf", ".local/state/wharf", ".cache/wharf", ".local/share/wharf"] {
             files(&self.desk.home().join(folder), &mut kept);
         }
         kept.retain(|file| {
-            !["-wal", "-shm", "-journal", ".tmp"].iter().any(|end| file.to_string_lossy().ends_with(end))
+            let name = file.to_string_lossy();
+            !["-wal", "-shm", "-journal", ".tmp"].iter().any(|end| name.ends_with(end))
+                && ![".head.", ".key."].iter().any(|part| name.contains(part))
         });
         kept
     }

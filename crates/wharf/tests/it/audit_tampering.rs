@@ -159,3 +159,24 @@ async fn l95_two_processes_write_one_chain() {
     assert_eq!(records(&log).len(), 80);
     assert_eq!(verify(&log).findings, []);
 }
+
+#[tokio::test]
+async fn r_08_what_a_killed_writer_of_the_log_left_is_removed() {
+    let files = folder();
+    let log = log_in(&files);
+    log_with(&log, 1).await;
+    let beside = |ending: &str| {
+        let mut name = log.as_os_str().to_owned();
+        name.push(ending);
+        std::path::PathBuf::from(name)
+    };
+    for (ending, seconds) in [(".head.1-0", 120), (".key.1-0", 120), (".head.2-0", 5)] {
+        let file = std::fs::File::create(beside(ending)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+    }
+    log_with(&log, 1).await;
+    assert!(!beside(".head.1-0").exists() && !beside(".key.1-0").exists());
+    // Somebody may still be writing this one, and the head itself is what it was.
+    assert!(beside(".head.2-0").exists() && beside(".head").exists() && beside(".key").exists());
+    assert!(verify(&log).findings.is_empty());
+}

@@ -10,7 +10,8 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// `+N FOLDER` adds a group and the folder that is its own, `-N` takes both away. At the end of input every group that is
-/// left is killed, and what left its group with `setsid` too, as far as its parents still live; then their folders go.
+/// left is killed, and what left its group with `setsid` too: as far as its parents still live, and where it still stands in
+/// the server's own folder, whoever of them lives. Then the folders go.
 /// Nothing is stopped first: a stopped group whose parent is just dying is sent SIGHUP, and its children would get away.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM QUIT
@@ -38,7 +39,15 @@ done
 for pid in $tree; do kill -s KILL "$pid" 2>/dev/null; done
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 set -f; IFS='|'
-for entry in $folders; do case $entry in *:/*/wharf-*) /bin/rm -rf -- "${entry#*:}" ;; esac; done
+for entry in $folders; do
+  case $entry in *:/*/wharf-*) folder=${entry#*:} ;; *) continue ;; esac
+  set +f
+  for cwd in /proc/[0-9]*/cwd; do
+    if [ "$cwd" -ef "$folder" ]; then pid=${cwd#/proc/}; kill -s KILL "${pid%/cwd}" 2>/dev/null; fi
+  done
+  set -f
+  /bin/rm -rf -- "$folder"
+done
 "#;
 
 /// This server's group dies with us, and its folder goes.
