@@ -5,10 +5,10 @@ use wharf::Host;
 use wharf::error::Error;
 use wharf::mcp::Content;
 use wharf::secret::Secret;
-use wharf_testkit::{Puppet, Step};
+use wharf_testkit::{HttpPuppet, Puppet, Step, http};
 
 use crate::gateway::open;
-use crate::support::{echo, error, once, puppet, quick};
+use crate::support::{echo, error, once, puppet, quick, until};
 
 async fn pup(script: &Puppet) -> Host {
     quick().server(puppet("pup", script)).start().await.unwrap()
@@ -73,9 +73,10 @@ async fn res_03_and_res_04_what_drives_a_terminal_or_hides_is_escaped_where_it_i
 
 #[tokio::test]
 async fn res_05_what_a_result_points_at_is_not_fetched_and_keeps_its_kind() {
+    let page = HttpPuppet::start(http::honest_modern(Vec::new()));
     let blocks = json!({"content": [
         {"type": "resource_link", "uri": "file:///etc/passwd", "name": "readme"},
-        {"type": "resource_link", "uri": "http://127.0.0.1:1/x", "name": "page"},
+        {"type": "resource_link", "uri": page.url(), "name": "page"},
         {"type": "image", "data": "PHN2Zz48c2NyaXB0Lz48L3N2Zz4=", "mimeType": "image/png"},
         {"type": "text", "text": "data:text/html;base64,PHNjcmlwdD4="},
     ]});
@@ -90,6 +91,10 @@ async fn res_05_what_a_result_points_at_is_not_fetched_and_keeps_its_kind() {
     let text = outcome.to_text();
     assert!(text.contains("[link readme: file:///etc/passwd]") && !text.contains("root:"), "{text}");
     host.close().await;
+    assert_eq!(page.accepts(), 0, "nobody knocked there");
+    // Whoever does go there is seen.
+    drop(tokio::net::TcpStream::connect(page.addr()).await.unwrap());
+    until("somebody knocks", || page.accepts() == 1).await;
 }
 
 /// A tool that promises a number.
