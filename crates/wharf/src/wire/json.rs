@@ -239,21 +239,14 @@ impl Json {
     /// The same, and whether it has any other member.
     pub fn sort_out<const N: usize>(&self, keys: [&str; N]) -> ([Option<Self>; N], bool) {
         let (mut found, mut others) = ([const { None }; N], false);
-        let mut look = |which: Option<usize>, value: &Range<usize>| {
+        self.look_for(&keys, |which, value| {
             match which {
                 Some(i) if found[i].is_none() => found[i] = Some(Self::part(&self.text, value.clone())),
                 Some(_) => {}
                 None => others = true,
             }
             Ok(())
-        };
-        let _ = match &self.outline {
-            Some(members) => members
-                .iter()
-                .try_for_each(|(key, value)| look(which_plain_key(&keys, &self.text[key.clone()]), value)),
-            None => Scanner::of_checked(&self.text, 127)
-                .members(|key, value| look(which_key(&keys, &self.text[key]), &value)),
-        };
+        });
         (found, others)
     }
 
@@ -262,10 +255,22 @@ impl Json {
         self.places(keys).map(|place| place.map(|place| &self.text[place]))
     }
 
+    /// Shows each member of this object, which of these keys it has and where its value lies, until one is the last wanted.
+    fn look_for(&self, keys: &[&str], mut look: impl FnMut(Option<usize>, &Range<usize>) -> Result<(), Bad>) {
+        // The text was checked when it was made: only whoever looks ends the walk.
+        let _ = match &self.outline {
+            Some(members) => members
+                .iter()
+                .try_for_each(|(key, value)| look(which_plain_key(keys, &self.text[key.clone()]), value)),
+            None => Scanner::of_checked(&self.text, 127)
+                .members(|key, value| look(which_key(keys, &self.text[key]), &value)),
+        };
+    }
+
     fn places<const N: usize>(&self, keys: [&str; N]) -> [Option<Range<usize>>; N] {
         let mut found = [const { None }; N];
         let mut left = N;
-        let mut look = |which: Option<usize>, value: &Range<usize>| {
+        self.look_for(&keys, |which, value| {
             if let Some(i) = which
                 && found[i].is_none()
             {
@@ -274,14 +279,7 @@ impl Json {
             }
             // The walk ends early with an error of our own; the text itself was checked when it was made.
             if left == 0 { Err(Bad { what: "found", at: 0 }) } else { Ok(()) }
-        };
-        let _ = match &self.outline {
-            Some(members) => members
-                .iter()
-                .try_for_each(|(key, value)| look(which_plain_key(&keys, &self.text[key.clone()]), value)),
-            None => Scanner::of_checked(&self.text, 127)
-                .members(|key, value| look(which_key(&keys, &self.text[key]), &value)),
-        };
+        });
         found
     }
 }
