@@ -8,12 +8,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use serde::{Deserialize, Serialize};
 
 use super::chain::{Link, hex, unhex};
+use crate::config::edit::sweep;
 
 /// The files beside a log.
 pub(super) struct HeadFile {
@@ -41,13 +41,14 @@ struct Written {
 }
 
 const LONGEST: u64 = 4096;
-/// A head that was not put in its place for so long never will be.
-const OLD: Duration = Duration::from_secs(60);
 
 impl HeadFile {
     /// The head of a log. A key is made if there is none.
     pub(super) fn open(log: &Path) -> io::Result<Self> {
-        sweep(log);
+        if let (Some(folder), Some(name)) = (log.parent(), log.file_name().and_then(|name| name.to_str())) {
+            let left = [format!("{name}.head."), format!("{name}.key.")];
+            sweep(folder, |file| left.iter().any(|left| file.starts_with(left)));
+        }
         let key_file = beside(log, ".key");
         let key = match read_key(&key_file) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => make_key(&key_file)?,
@@ -91,23 +92,6 @@ impl HeadFile {
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.fresh)?;
         file.write_all(text.as_bytes())?;
         std::fs::rename(&self.fresh, &self.file)
-    }
-}
-
-/// Removes what a writer that was killed left beside a log. Nobody takes as long to write as it is old.
-fn sweep(log: &Path) {
-    let (Some(folder), Some(name)) = (log.parent(), log.file_name().and_then(|name| name.to_str())) else {
-        return;
-    };
-    let left = [format!("{name}.head."), format!("{name}.key.")];
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let own = entry.file_name();
-        let is_left = own.to_str().is_some_and(|own| left.iter().any(|left| own.starts_with(left)));
-        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
-        if is_left && age().is_some_and(|age| age > OLD) {
-            // One that cannot be removed harms nobody.
-            let _ = std::fs::remove_file(entry.path());
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::names::ServerName;
 
+pub(crate) use write::sweep;
 pub use write::write_atomically;
 
 /// The two notations of a configuration file.

@@ -30,7 +30,7 @@ pub fn write_atomically(path: &Path, text: &str) -> Result<()> {
 fn replace(target: &Path, text: &str) -> io::Result<()> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make_folder(folder)?;
-    sweep(folder);
+    sweep(folder, |name| name.starts_with(BEFORE) && name.ends_with(AFTER));
     let (mut file, temporary) = create_beside(folder)?;
     let written = file
         .write_all(text.as_bytes())
@@ -56,14 +56,12 @@ fn create_beside(folder: &Path) -> io::Result<(File, PathBuf)> {
     options.open(&path).map(|file| (file, path))
 }
 
-/// Removes temporary files whose writer was killed in the middle. Nobody writes for as long as they are old.
-fn sweep(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let is_ours = name.to_str().is_some_and(|name| name.starts_with(BEFORE) && name.ends_with(AFTER));
+/// Removes the files of a folder that a writer which was killed in the middle left there, as far as their names tell that
+/// they are such. Nobody writes for as long as they are old.
+pub(crate) fn sweep(folder: &Path, is_left: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
-        if is_ours && age().is_some_and(|age| age > OLD) {
+        if entry.file_name().to_str().is_some_and(&is_left) && age().is_some_and(|age| age > OLD) {
             // One that cannot be removed harms nobody.
             let _ = fs::remove_file(entry.path());
         }

@@ -24,6 +24,14 @@ async fn answer_and_hold(x: Exchange, held: Held) {
     held.lock().unwrap().push(stream);
 }
 
+/// A server of either era that answers, and holds its connections.
+async fn holding(is_modern: bool) -> (Server, Held) {
+    let held = Held::default();
+    let own = Arc::clone(&held);
+    let play = move |x| answer_and_hold(x, Arc::clone(&own));
+    (if is_modern { modern(play).await } else { legacy(play).await }, held)
+}
+
 fn connections(server: &Server) -> usize {
     server.connections.load(Ordering::SeqCst)
 }
@@ -31,10 +39,7 @@ fn connections(server: &Server) -> usize {
 #[tokio::test]
 async fn l36_a_connection_closed_while_idle_is_replaced_and_no_call_is_made_twice() {
     for is_modern in [true, false] {
-        let held = Held::default();
-        let h = Arc::clone(&held);
-        let play = move |x| answer_and_hold(x, Arc::clone(&h));
-        let server = if is_modern { modern(play).await } else { legacy(play).await };
+        let (server, held) = holding(is_modern).await;
         let (connection, _) = connect(&server).await;
         let before = connections(&server);
         for calls in 1..=20 {
@@ -138,10 +143,7 @@ async fn l37_a_caller_that_gives_up_in_the_middle_of_an_answer_leaves_nothing_to
 #[tokio::test]
 async fn l30_a_server_that_is_closed_leaves_no_open_socket() {
     for is_modern in [true, false] {
-        let held = Held::default();
-        let h = Arc::clone(&held);
-        let play = move |x| answer_and_hold(x, Arc::clone(&h));
-        let server = if is_modern { modern(play).await } else { legacy(play).await };
+        let (server, held) = holding(is_modern).await;
         let (connection, _) = connect(&server).await;
         assert_eq!(kind(&call(&connection).await), "ok");
         let mut kept = held.lock().unwrap().pop().unwrap();
