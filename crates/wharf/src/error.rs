@@ -13,6 +13,10 @@ use crate::wire::RpcError;
 /// The result of everything that can fail in Wharf.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The same on the way of a call, where every result is handed on many times and few of them are errors: those are put
+/// aside, so that the others are small.
+pub(crate) type Light<T> = std::result::Result<T, Box<Error>>;
+
 /// Whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

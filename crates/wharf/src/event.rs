@@ -424,7 +424,7 @@ impl Redacted {
 /// The same, small enough to wait for whoever listens slowly.
 fn kept(json: &Json) -> Json {
     match json.bytes().len() {
-        0..=KEPT => json.clone(),
+        0..=KEPT => json.bare(),
         bytes => Json::of(&serde_json::json!({ "omitted": format!("{bytes} bytes") })),
     }
 }

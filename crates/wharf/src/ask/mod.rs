@@ -234,15 +234,19 @@ pub async fn answer(
 
 /// What came of asking whether a call may be made.
 #[derive(Debug)]
-pub enum Consented {
+pub enum Consented<'a> {
     /// Somebody said yes, so far, or no.
-    Said(crate::error::Result<CallPermit>, Option<Reach>),
+    Said(crate::error::Result<CallPermit<'a>>, Option<Reach>),
     /// Nobody was there to say anything.
-    Nothing(Wanted),
+    Nothing(Box<Wanted<'a>>),
 }
 
 /// Asks whether a call may be made. Everything but a plain yes is a no; a question that was closed is not answered.
-pub async fn consent(asker: &Arc<dyn Asker>, wanted: Wanted, arguments: Redacted) -> Consented {
+pub async fn consent<'a>(
+    asker: &Arc<dyn Asker>,
+    wanted: Box<Wanted<'a>>,
+    arguments: Redacted,
+) -> Consented<'a> {
     let (caller, tool) = (wanted.caller().clone(), wanted.tool().clone());
     let question = Consent {
         caller,

@@ -186,7 +186,7 @@ impl Asked<'_> {
             relayed: self.relayed,
             private: self.private,
         };
-        errand.run(connection, params, self.asker, self.on_progress).await
+        errand.run(connection, params, self.asker, self.on_progress).await.map_err(|error| *error)
     }
 }
 

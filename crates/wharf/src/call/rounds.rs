@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{OnProgress, Relayed};
 use crate::ask::{self, Asker};
 use crate::connect::{Companion, Connection, Request};
-use crate::error::{Error, Result};
+use crate::error::{Error, Light, Result};
 use crate::mcp::{Era, code, method, trace};
 use crate::names::ToolName;
 use crate::wire::{Json, Members};
@@ -78,7 +78,7 @@ impl Errand<'_> {
         params: impl Fn() -> Members,
         asker: &Arc<dyn Asker>,
         mut on_progress: Option<OnProgress<'_>>,
-    ) -> Result<Json> {
+    ) -> Light<Json> {
         let modern = connection.info().revision.era() == Era::Modern;
         let started = Instant::now();
         let mut round = self.relayed.map_or_else(Round::default, |relayed| Round::of(relayed));
@@ -90,14 +90,16 @@ impl Errand<'_> {
             request.started = (number == 0).then_some(started);
             request.tool = self.tool;
             request.name = self.name;
-            request.headers.clone_from(&self.headers);
+            if !self.headers.is_empty() {
+                request.headers.clone_from(&self.headers);
+            }
             if let Some(trace) = self.relayed.and_then(|relayed| relayed.told.trace) {
                 request.headers.push((trace::key::PARENT.to_owned(), trace.to_string()));
             }
             request.told = self.relayed.map(|relayed| &relayed.told);
             request.companion = self.companion(modern);
             request.on_progress = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
-            let question = match connection.request(request).await {
+            let question = match connection.carry(&mut request).await {
                 Ok(result) if self.relayed.is_some_and(|relayed| relayed.returns(&result)) => {
                     return Ok(result);
                 }
@@ -114,10 +116,10 @@ impl Errand<'_> {
             let left = hard.saturating_sub(started.elapsed());
             round = match tokio::time::timeout(left, question.answer(connection, asker)).await {
                 Ok(answered) => answered?,
-                Err(_) => return Err(unanswered(connection, started.elapsed())),
+                Err(_) => return Err(unanswered(connection, started.elapsed()).into()),
             };
         }
-        Err(protocol(connection, format!("it asked back more than {MAX_ROUNDS} times in one call")))
+        Err(protocol(connection, format!("it asked back more than {MAX_ROUNDS} times in one call")).into())
     }
 
     /// What a server logs and asks goes to the caller only where it cannot be another caller's.
@@ -128,8 +130,8 @@ impl Errand<'_> {
 }
 
 /// From the second round on the server has begun: what could not be sent must not start the call anew.
-fn begun(mut error: Error, round: usize) -> Error {
-    if let (Error::Connection { retryable, .. }, true) = (&mut error, round > 0) {
+fn begun(mut error: Box<Error>, round: usize) -> Box<Error> {
+    if let (Error::Connection { retryable, .. }, true) = (&mut *error, round > 0) {
         *retryable = false;
     }
     error

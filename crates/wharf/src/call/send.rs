@@ -10,7 +10,7 @@ use super::held;
 use super::rounds::Errand;
 use crate::ask::Asker;
 use crate::connect::{Connection, Progress};
-use crate::error::Result;
+use crate::error::Light;
 use crate::mcp::{Era, Tool, method};
 use crate::policy::CallPermit;
 use crate::wire::{Json, Members};
@@ -19,7 +19,7 @@ use crate::wire::{Json, Members};
 #[derive(Debug)]
 pub struct Call<'a> {
     /// Proof that the call is allowed.
-    pub permit: &'a CallPermit,
+    pub permit: &'a CallPermit<'a>,
     /// The tool.
     pub tool: &'a Tool,
     /// Its arguments, the very bytes that were checked.
@@ -44,7 +44,7 @@ pub async fn send(
     call: &Call<'_>,
     asker: &Arc<dyn Asker>,
     on_progress: Option<OnProgress<'_>>,
-) -> Result<Json> {
+) -> Light<Json> {
     let modern = connection.info().revision.era() == Era::Modern;
     let errand = Errand {
         method: method::TOOLS_CALL,
@@ -67,7 +67,7 @@ pub async fn send(
         params
     };
     let begun = errand.run(connection, as_task, asker, on_progress).await?;
-    held::wait(connection, call, begun, limit.saturating_sub(since.elapsed())).await
+    Ok(held::wait(connection, call, begun, limit.saturating_sub(since.elapsed())).await?)
 }
 
 /// How far the hard limit lies behind the timeout, unless the caller says otherwise.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::config::{BreakerSettings, ServerConfig};
-use crate::error::{Error, Result};
+use crate::error::{Error, Light, Result};
 use crate::event::{Bus, Circuit, Event};
 use crate::names::ServerName;
 
@@ -225,7 +225,7 @@ impl BreakerSettings {
 impl Passage<'_> {
     /// A call ended on a connection, by its number, which is open or not.
     #[inline]
-    pub(super) fn called<T>(self, (number, is_open): (u64, bool), ended: &Result<T>) {
+    pub(super) fn called<T>(self, (number, is_open): (u64, bool), ended: &Light<T>) {
         match ended {
             Ok(_) => self.breaker.well(),
             Err(error) => match self.breaker.verdict(error, is_open) {

@@ -15,7 +15,7 @@ use super::link::{Link, LinkFailure, Outgoing, Sent};
 use super::listen::LISTS;
 use super::timekeeper;
 use super::waiting::Waiting;
-use crate::error::{Error, Result, StderrTail};
+use crate::error::{Error, Light, Result, StderrTail};
 use crate::mcp::{Era, LogLevel, ServerInfo, meta, method};
 use crate::names::{ServerName, ToolName};
 use crate::policy::Rare;
@@ -167,29 +167,37 @@ impl Connection {
     }
 
     /// Sends a request and waits for its end. Dropping the future cancels it, and the server is told.
-    pub async fn request(&self, request: Request<'_>) -> Result<Json> {
-        match self.0.0.breaker.get().filter(|_| is_call(&request)) {
-            None => self.ask(request).await,
-            Some(breaker) => {
-                let passage = breaker.enter()?;
-                let ended = self.ask(request).await;
-                passage.called((self.number(), self.is_open()), &ended);
-                ended
-            }
-        }
+    pub async fn request(&self, mut request: Request<'_>) -> Result<Json> {
+        self.carry(&mut request).await.map_err(|error| *error)
     }
 
-    async fn ask(&self, mut request: Request<'_>) -> Result<Json> {
-        let modern = self.0.0.info.revision.era() == Era::Modern;
-        let live = &self.0.0;
-        if let Some(told) = request.told {
-            let (info, capabilities) = &live.ours;
-            let own = modern.then(|| told.modern(live.info.revision, info, capabilities));
-            return live.wire.request(&mut request, Some(own.as_ref().unwrap_or(&told.meta))).await;
+    /// The same for the way of a call.
+    pub(crate) async fn carry(&self, request: &mut Request<'_>) -> Light<Json> {
+        let live = &*self.0.0;
+        let passage = match live.breaker.get().filter(|_| is_call(request)) {
+            Some(breaker) => Some(breaker.enter()?),
+            None => None,
+        };
+        let modern = live.info.revision.era() == Era::Modern;
+        let (own, logging);
+        let base = match request.told {
+            Some(told) if modern => {
+                own = told.modern(live.info.revision, &live.ours.0, &live.ours.1);
+                Some(&own)
+            }
+            Some(told) => Some(&told.meta),
+            None if modern => {
+                logging = live.logging_meta.get();
+                Some(logging.as_deref().unwrap_or(&live.meta))
+            }
+            None => None,
+        };
+        let ended = live.wire.attempt(request, base).await;
+        let ended = live.wire.judge(ended, request);
+        if let Some(passage) = passage {
+            passage.called((self.number(), self.is_open()), &ended);
         }
-        let logging = live.logging_meta.get();
-        let base = modern.then(|| logging.as_deref().unwrap_or(&live.meta));
-        live.wire.request(&mut request, base).await
+        ended
     }
 
     /// From now on every request asks for log messages of this level and graver ones. Only the modern era has it so.
@@ -270,12 +278,6 @@ impl Drop for Held {
 // === impl Wire ===
 
 impl Wire {
-    /// Sends a request, waits for its end, and says what that means.
-    pub(super) async fn request(&self, request: &mut Request<'_>, base: Option<&Members>) -> Result<Json> {
-        let ended = self.attempt(request, base).await;
-        self.judge(ended, request)
-    }
-
     /// Sends a request and waits for its end.
     pub(super) async fn attempt(&self, request: &mut Request<'_>, base: Option<&Members>) -> Ended {
         let (sink, mut steps) = match request.on_progress {
@@ -313,33 +315,43 @@ impl Wire {
         ended
     }
 
-    pub(super) fn judge(&self, ended: Ended, request: &Request<'_>) -> Result<Json> {
-        if let Ended::Answer(Ok(result)) = ended {
-            return Ok(result);
-        }
-        let server = self.server.clone();
+    /// What the end of a request means.
+    pub(super) fn judge(&self, ended: Ended, request: &Request<'_>) -> Light<Json> {
         match ended {
             Ended::Answer(Ok(result)) => Ok(result),
-            Ended::Answer(Err(Failure::Rpc(rpc))) => {
+            Ended::Answer(Err(failure)) => Err(Box::new(self.refused(failure, request))),
+            Ended::Gone(closed, _) if closed.protocol => Err(Box::new(self.broken(closed.reason))),
+            Ended::Gone(closed, sent) if self.link.reached(sent) => {
+                Err(Box::new(self.lost(closed.reason, request)))
+            }
+            Ended::Gone(closed, _) => Err(Box::new(self.not_sent(closed.reason))),
+            Ended::TimedOut(after) => {
+                let (server, stderr) = (self.server.clone(), self.link.stderr());
+                Err(Box::new(Error::Timeout { server, after, stderr }))
+            }
+            Ended::Failed(failure) => Err(Box::new(self.failed(failure, request))),
+        }
+    }
+
+    fn refused(&self, failure: Failure, request: &Request<'_>) -> Error {
+        let server = self.server.clone();
+        match failure {
+            Failure::Rpc(rpc) => {
                 let rpc = self.inbox.monitor.clean(rpc);
-                Err(match request.tool {
+                match request.tool {
                     Some(tool) => Error::Tool { server, tool: tool.clone(), rpc },
                     None => Error::Rpc { server, method: request.method.to_owned(), rpc },
-                })
+                }
             }
-            Ended::Answer(Err(Failure::Malformed(reason))) => {
-                let reason = format!("its answer to `{}` cannot be taken: {reason}", request.method);
-                Err(Error::Protocol { server, reason, stderr: self.link.stderr() })
+            Failure::Malformed(reason) => {
+                self.broken(format!("its answer to `{}` cannot be taken: {reason}", request.method))
             }
-            Ended::Gone(closed, _) if closed.protocol => {
-                Err(Error::Protocol { server, reason: closed.reason, stderr: self.link.stderr() })
-            }
-            Ended::Answer(Err(Failure::Closed(closed))) => Err(self.lost(closed.reason, request)),
-            Ended::Gone(closed, sent) if self.link.reached(sent) => Err(self.lost(closed.reason, request)),
-            Ended::Gone(closed, _) => Err(self.not_sent(closed.reason)),
-            Ended::TimedOut(after) => Err(Error::Timeout { server, after, stderr: self.link.stderr() }),
-            Ended::Failed(failure) => Err(self.failed(failure, request)),
+            Failure::Closed(closed) => self.lost(closed.reason, request),
         }
+    }
+
+    fn broken(&self, reason: String) -> Error {
+        Error::Protocol { server: self.server.clone(), reason, stderr: self.link.stderr() }
     }
 
     pub(super) fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {

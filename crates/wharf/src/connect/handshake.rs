@@ -91,7 +91,7 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         other => {
             let request = Request::new(method::DISCOVER, Members::new(), time);
             let error = wire.judge(other, &request).err();
-            Err(error.unwrap_or_else(|| Error::Internal("probe".into())))
+            Err(error.map_or_else(|| Error::Internal("probe".into()), |error| *error))
         }
     }
 }
@@ -143,7 +143,7 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
     if let Ended::TimedOut(_) = ended {
         return Err(Turned { error: not_ready(&wire, intro), refused: false });
     }
-    let result = wire.judge(ended, &request).map_err(|error| Turned { error, refused })?;
+    let result = wire.judge(ended, &request).map_err(|error| Turned { error: *error, refused })?;
     let info = read_initialize(&wire, &result)?;
     if info.revision.has_batches() {
         wire.inbox.allow_batches();
@@ -160,7 +160,8 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
         Err(_) => Err(wire
             .judge(Ended::TimedOut(left), &request)
             .err()
-            .map_or_else(|| Turned::from(Error::Internal("handshake".into())), Turned::from)),
+            .map_or_else(|| Error::Internal("handshake".into()), |error| *error)
+            .into()),
     }
 }
 

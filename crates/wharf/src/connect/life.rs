@@ -21,6 +21,8 @@ pub(crate) struct Life {
     end: Mutex<End>,
     /// Whether the answer came, without a lock.
     is_answered: AtomicBool,
+    /// Whoever waits looks by itself before it waits again, so it need not be woken.
+    is_awake: AtomicBool,
     sink: Option<mpsc::Sender<Progress>>,
     /// The tool, if it is a call of one.
     pub(crate) tool: Option<ToolName>,
@@ -76,6 +78,7 @@ impl Life {
             last_ms: AtomicU64::new(0),
             end: Mutex::default(),
             is_answered: AtomicBool::new(false),
+            is_awake: AtomicBool::new(false),
             sink,
             tool,
             standing,
@@ -97,7 +100,7 @@ impl Life {
     fn change(&self, change: impl FnOnce(&mut End)) {
         let mut end = self.lock();
         change(&mut end);
-        let waiting = end.waiting.take();
+        let waiting = if self.is_awake.load(Ordering::Relaxed) { None } else { end.waiting.take() };
         drop(end);
         if let Some(waiting) = waiting {
             waiting.wake();
@@ -110,7 +113,7 @@ impl Life {
         match end.answer.take() {
             Some(answer) => Poll::Ready(Sign::Answer(answer)),
             None if end.late => Poll::Ready(Sign::Late),
-            None => end.wait(cx.waker()),
+            None => self.wait(&mut end, cx.waker()),
         }
     }
 
@@ -119,8 +122,17 @@ impl Life {
         let mut end = self.lock();
         match end.answer.take() {
             Some(answer) => Poll::Ready(answer),
-            None => end.wait(cx.waker()),
+            None => self.wait(&mut end, cx.waker()),
         }
+    }
+
+    fn wait<T>(&self, end: &mut End, waker: &Waker) -> Poll<T> {
+        match &mut end.waiting {
+            Some(waiting) => waiting.clone_from(waker),
+            None => end.waiting = Some(waker.clone()),
+        }
+        self.is_awake.store(false, Ordering::Relaxed);
+        Poll::Pending
     }
 
     /// The answer, if it is there.
@@ -133,10 +145,10 @@ impl Life {
         self.is_answered.load(Ordering::Relaxed)
     }
 
-    /// Whoever waits is awake and looks by itself.
+    /// Whoever waits is awake, and looks by itself before it waits again. Needs no lock: what is looked for and this word are
+    /// both taken back under it.
     pub(crate) fn hush(&self) {
-        let waiting = self.lock().waiting.take();
-        drop(waiting);
+        self.is_awake.store(true, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, End> {
@@ -159,17 +171,5 @@ impl Life {
             // A caller that does not keep up misses steps of progress, nothing else.
             let _ = sink.try_send(progress);
         }
-    }
-}
-
-// === impl End ===
-
-impl End {
-    fn wait<T>(&mut self, waker: &Waker) -> Poll<T> {
-        match &mut self.waiting {
-            Some(waiting) => waiting.clone_from(waker),
-            None => self.waiting = Some(waker.clone()),
-        }
-        Poll::Pending
     }
 }

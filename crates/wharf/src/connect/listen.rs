@@ -209,7 +209,7 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
             reason: "it ended a request for news without agreeing to it".into(),
             stderr: live.wire.link.stderr(),
         };
-        let why = live.wire.judge(ended, &request).err().unwrap_or_else(refused);
+        let why = live.wire.judge(ended, &request).err().map_or_else(refused, |error| *error);
         let _ = waiting.send(Err(why));
         return Over::Refused;
     }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
@@ -49,6 +49,8 @@ struct Source {
 /// Whom the pipe wakes: the call whose turn it is, or the task.
 pub(super) struct Bell {
     turn: Mutex<Whose>,
+    /// The call that it rang for, as long as it was told of no other: that one need not ask whether it is still its turn.
+    rang: AtomicU64,
     task: AtomicWaker,
 }
 
@@ -86,6 +88,8 @@ struct Banner {
 
 /// As many messages in one read are a flood.
 const FLOOD: usize = 128;
+/// No call has this number.
+const NOBODY: u64 = u64::MAX;
 /// Nobody reads.
 const FREE: u8 = 0;
 /// Somebody reads.
@@ -215,7 +219,9 @@ impl Turn<'_> {
     /// Reads until nothing is left, or the answer is there.
     pub(super) fn read(&mut self, answered: impl Fn() -> bool) {
         self.told = false;
-        self.reader.inbox.bell.forget(self.call);
+        if !self.reader.inbox.bell.rang_for(self.call) {
+            self.reader.inbox.bell.forget(self.call);
+        }
         if self.reader.read_until(answered) == Left::More {
             self.reader.inbox.bell.ring();
         }
@@ -240,7 +246,11 @@ impl Drop for Turn<'_> {
 
 impl Bell {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { turn: Mutex::new(Whose::Free), task: AtomicWaker::new() })
+        Arc::new(Self {
+            turn: Mutex::new(Whose::Free),
+            rang: AtomicU64::new(NOBODY),
+            task: AtomicWaker::new(),
+        })
     }
 
     /// A call that does not come though the bell rang must not keep the others waiting: the task reads.
@@ -261,9 +271,16 @@ impl Bell {
         let mut turn = self.lock();
         let free = matches!(*turn, Whose::Free);
         if free {
+            self.rang.store(NOBODY, Ordering::Relaxed);
             *turn = Whose::Of(call, waker.clone());
         }
         free
+    }
+
+    /// Whether it rang for this call, which was told since of no other turn. Only for the call itself: its own poll was woken by
+    /// the ringing, and so sees what was written before.
+    fn rang_for(&self, call: u64) -> bool {
+        self.rang.load(Ordering::Relaxed) == call
     }
 
     /// False if it is not this call's turn.
@@ -276,7 +293,10 @@ impl Bell {
         let mut turn = self.lock();
         match &*turn {
             Whose::Of(call, _) if is_meant(*call) => match std::mem::replace(&mut *turn, Whose::Free) {
-                Whose::Of(_, waker) => Some(waker),
+                Whose::Of(call, waker) => {
+                    self.rang.store(call, Ordering::Relaxed);
+                    Some(waker)
+                }
                 Whose::Free | Whose::Task => None,
             },
             _ => None,

@@ -16,7 +16,7 @@ use super::server::Server;
 use crate::ask::Asker;
 use crate::call::{self, Call, HARD_FACTOR, OnProgress};
 use crate::connect::{Progress, growing};
-use crate::error::{Error, Result};
+use crate::error::{Error, Light};
 use crate::event::Event;
 use crate::wire::Json;
 
@@ -29,7 +29,7 @@ struct Tries {
     /// How many pauses there were.
     pauses: u32,
     /// The end of an attempt that may have run. Whatever else fails later, this is what must be known.
-    unknown: Option<Error>,
+    unknown: Option<Box<Error>>,
 }
 
 /// A server that wants to be left alone for longer is.
@@ -43,7 +43,7 @@ impl Host {
         call: &Call<'_>,
         asker: &Arc<dyn Asker>,
         mut on_progress: Option<OnProgress<'_>>,
-    ) -> Result<Json> {
+    ) -> Light<Json> {
         // Nobody reads a clock for what is not tried again.
         let since = (!server.config.resilience.idempotent.is_empty()).then(Instant::now);
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
@@ -62,8 +62,8 @@ impl Host {
         (server, way): (&Arc<Server>, &mut Way),
         (call, asker): (&Call<'_>, &Arc<dyn Asker>),
         mut on_progress: Option<OnProgress<'_>>,
-        (mut error, marked): (Error, Option<Instant>),
-    ) -> Result<Json> {
+        (mut error, marked): (Box<Error>, Option<Instant>),
+    ) -> Light<Json> {
         let limit = call.hard_timeout.unwrap_or(call.timeout.saturating_mul(HARD_FACTOR));
         let retries = marked.map_or(0, |_| server.config.resilience.retries);
         let others = server.fleet.as_ref().map_or(0, |fleet| fleet.berths().count() - 1);
@@ -75,13 +75,13 @@ impl Host {
             let Some(pause) = self.pause(way, &error, &mut tries).filter(|pause| *pause < left) else {
                 return Err(tries.worst(error));
             };
-            if let Error::UnknownOutcome { .. } = error {
-                tries.unknown.get_or_insert(error.clone());
+            if let Error::UnknownOutcome { .. } = *error {
+                tries.unknown.get_or_insert_with(|| error.clone());
             }
             tokio::time::sleep(pause).await;
             self.tell_of_retry(server, call, &error);
             if let Err(unreached) = way.again(server).await {
-                error = unreached;
+                *error = unreached;
                 continue;
             }
             let mut listener = on_progress.as_mut().map(|tell| {
@@ -150,10 +150,10 @@ fn is_no_answer(error: &Error) -> bool {
 
 impl Tries {
     /// The error that says the most: a call that may have run is not one that did not.
-    fn worst(self, error: Error) -> Error {
-        match error {
+    fn worst(self, error: Box<Error>) -> Box<Error> {
+        match *error {
             Error::UnknownOutcome { .. } => error,
-            error => self.unknown.unwrap_or(error),
+            _ => self.unknown.unwrap_or(error),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Host;
 use super::server::Server;
 use crate::ask::{self, Asker, Consented};
-use crate::error::{Error, Result};
+use crate::error::{Error, Light, Result};
 use crate::event::{Arguments, Entry, Event, Fact, Kind, Redacted, Verdict};
 use crate::names::ToolName;
 use crate::policy::{CallPermit, Decision, Reach, Subject, Tainted, Wanted};
@@ -16,18 +16,18 @@ use crate::store::{Approvals, Request, Standing};
 use crate::wire::Json;
 
 /// A permit, and who gave it if somebody was asked.
-type Permitted = (CallPermit, Option<String>);
+type Permitted<'a> = (CallPermit<'a>, Option<String>);
 
 impl Host {
     /// A permit for a call, from whoever can give one. `again` judges once more, after others were asked; `caller` is
     /// asked instead of the scope's own asker.
-    pub(super) async fn permit(
+    pub(super) async fn permit<'a>(
         &self,
-        decision: Decision,
-        again: impl FnOnce() -> Result<Decision>,
+        decision: Decision<'a>,
+        again: impl FnOnce() -> Light<Decision<'a>>,
         arguments: impl FnOnce() -> Redacted,
         caller: Option<&Arc<dyn Asker>>,
-    ) -> Result<Permitted> {
+    ) -> Light<Permitted<'a>> {
         match decision {
             Decision::Permit(permit) => Ok((permit, None)),
             // Put aside: most calls do not come this way, and should not be larger for it.
@@ -35,17 +35,17 @@ impl Host {
         }
     }
 
-    async fn permit_asked(
+    async fn permit_asked<'a>(
         &self,
-        decision: Decision,
-        again: impl FnOnce() -> Result<Decision>,
+        decision: Decision<'a>,
+        again: impl FnOnce() -> Light<Decision<'a>>,
         arguments: impl FnOnce() -> Redacted,
         caller: Option<&Arc<dyn Asker>>,
-    ) -> Result<Permitted> {
+    ) -> Light<Permitted<'a>> {
         let agent = match (decision, &self.scope.agent) {
             (Decision::Permit(permit), _) => return Ok((permit, None)),
             (Decision::Ask(wanted), None) => {
-                return self.ask_or_refuse(&self.scope.asker, wanted, arguments()).await;
+                return Ok(self.ask_or_refuse(&self.scope.asker, wanted, arguments()).await?);
             }
             (Decision::Ask(_), Some(agent)) => agent,
         };
@@ -60,13 +60,13 @@ impl Host {
         };
         let shown = arguments();
         let Some(queue) = &self.core.approvals else {
-            return self.ask_or_refuse(caller.unwrap_or(&self.scope.asker), wanted, shown).await;
+            return Ok(self.ask_or_refuse(caller.unwrap_or(&self.scope.asker), wanted, shown).await?);
         };
         let fact = self.asked_about(&wanted, &shown);
         let session = queue.session(agent.owner.0);
         let request = Request::new(session, &wanted, &shown);
         if let Some(standing) = queue.claim(&request).await? {
-            return self.by_queue(wanted, standing, fact).await;
+            return Ok(self.by_queue(wanted, standing, fact).await?);
         }
         let asker = match caller {
             Some(caller) => queue.options().now().callers.then_some(caller),
@@ -74,12 +74,12 @@ impl Host {
         };
         let (wanted, fact) = match asker {
             Some(asker) => match self.ask_now(asker, wanted, shown, fact).await {
-                Ok(permitted) => return permitted,
+                Ok(permitted) => return Ok(permitted?),
                 Err(unanswered) => unanswered,
             },
             None => (wanted, fact),
         };
-        self.queued(queue, &request, wanted, fact).await
+        Ok(self.queued(queue, &request, wanted, fact).await?)
     }
 
     /// The same for what is no tool call.
@@ -103,9 +103,11 @@ impl Host {
         let judge = || self.scope.standing(|standing| policy.judge_use(standing, &subject, method));
         let taint = || self.scope.taint.get();
         let of_program = || policy.judge_program_use(&self.scope.caller, &subject, method, taint());
-        let judge = || judge().unwrap_or_else(|| Ok(of_program()));
+        let judge = || Ok(judge().unwrap_or_else(|| Ok(of_program()))?);
         let arguments = || Redacted::new(Json::empty_object(), server.redactor.clone());
-        let (_, rule) = self.permit(judge()?, judge, arguments, None).await?;
+        let decision = judge().map_err(|error: Box<Error>| *error)?;
+        let permitted = self.permit(decision, judge, arguments, None).await;
+        let (_, rule) = permitted.map_err(|error| *error)?;
         if policy.taints(&server.config.name, None) {
             let (server, tool) = (server.config.name.clone(), method.clone());
             self.scope.taint.set(|| Tainted { server, tool });
@@ -114,12 +116,12 @@ impl Host {
     }
 
     /// Asks whoever is there. If nobody is, the answer is no.
-    async fn ask_or_refuse(
+    async fn ask_or_refuse<'a>(
         &self,
         asker: &Arc<dyn Asker>,
-        wanted: Wanted,
+        wanted: Box<Wanted<'a>>,
         shown: Redacted,
-    ) -> Result<Permitted> {
+    ) -> Result<Permitted<'a>> {
         let fact = self.asked_about(&wanted, &shown);
         match self.ask_now(asker, wanted, shown, fact).await {
             Ok(permitted) => permitted,
@@ -132,13 +134,13 @@ impl Host {
     }
 
     /// Asks whoever is there. An error: nobody was.
-    async fn ask_now(
+    async fn ask_now<'a>(
         &self,
         asker: &Arc<dyn Asker>,
-        wanted: Wanted,
+        wanted: Box<Wanted<'a>>,
         shown: Redacted,
         fact: Fact,
-    ) -> Result<Result<Permitted>, (Wanted, Fact)> {
+    ) -> Result<Result<Permitted<'a>>, (Box<Wanted<'a>>, Fact)> {
         let (identity, server, tool) =
             (wanted.identity().clone(), wanted.server().clone(), wanted.tool().clone());
         let flows = wanted.flow().is_some();
@@ -161,19 +163,24 @@ impl Host {
     }
 
     /// Puts a call into the queue, and waits there as long as calls may.
-    async fn queued(
+    async fn queued<'a>(
         &self,
         queue: &Approvals,
         request: &Request,
-        wanted: Wanted,
+        wanted: Box<Wanted<'a>>,
         fact: Fact,
-    ) -> Result<Permitted> {
+    ) -> Result<Permitted<'a>> {
         let standing = queue.ask(request).await?;
         self.by_queue(wanted, standing, fact).await
     }
 
     /// What the queue says.
-    async fn by_queue(&self, wanted: Wanted, standing: Standing, fact: Fact) -> Result<Permitted> {
+    async fn by_queue<'a>(
+        &self,
+        wanted: Box<Wanted<'a>>,
+        standing: Standing,
+        fact: Fact,
+    ) -> Result<Permitted<'a>> {
         let (id, verdict, words) = match standing {
             Standing::Allowed(id) => (id, Some(Verdict::Allow), "an operator said yes"),
             Standing::Denied(id) => (id, Some(Verdict::Deny), "an operator said no"),
@@ -195,7 +202,7 @@ impl Host {
         }
     }
 
-    fn asked_about(&self, wanted: &Wanted, shown: &Redacted) -> Fact {
+    fn asked_about(&self, wanted: &Wanted<'_>, shown: &Redacted) -> Fact {
         let fact = self.fact(Kind::Ask, &self.scope.caller).of(wanted.server()).tool(wanted.tool());
         Fact { arguments: Some(Arguments::new(shown.clone())), ..fact }
     }

@@ -309,12 +309,21 @@ impl Way {
 // === impl Scope ===
 
 impl Scope {
-    /// The way of most of the program's own requests: over the connection that is there.
-    pub(super) fn short_way(&self, server: &Server, relayed: bool) -> Option<Way> {
-        if relayed || server.view.is_some() || self.agent.is_some() || server.fleet.is_some() {
+    /// The way of most requests, the same that [`Scope::way`] would find: over the connection that is there, where it is
+    /// everybody's.
+    pub(super) fn short_way(&self, server: &Arc<Server>, relayed: Option<&Relayed>) -> Option<Way> {
+        if server.view.is_some() || server.fleet.is_some() || (self.agent.is_some() && self.owns(server)) {
             return None;
         }
-        server.berth.live().map(|connection| Way::shared((connection, None)))
+        let connection = server.berth.live()?;
+        let shares = match (relayed.filter(|_| self.agent.is_some()), server.config.share) {
+            (None, _) | (_, Some(Share::All)) => true,
+            (_, Some(Share::Never | Share::PerCaller)) => false,
+            (Some(relayed), None) => {
+                connection.info().revision.era() == Era::Modern || relayed.asks_nothing()
+            }
+        };
+        shares.then(|| Way::shared((connection, None)))
     }
 
     /// The way to a server for a request, which may be made for somebody else.

@@ -17,12 +17,12 @@ use super::server::Server;
 use super::trace::Errand;
 use super::{CallOptions, Host};
 use crate::call::{Call, HARD_FACTOR, Misfit, OnProgress};
-use crate::error::{Error, Result, StderrTail};
+use crate::error::{Error, Light, Result, StderrTail};
 use crate::event::{Event, Invocation, Redacted};
 use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
-use crate::policy::{Decision, Policy, Subject, Tainted};
+use crate::policy::{Decision, Policy, ScanRule, Subject, Tainted};
 use crate::registry::{Route, Snapshot, Source};
 use crate::session::Transaction;
 use crate::wire::Json;
@@ -43,17 +43,14 @@ impl Host {
         let transaction = transact.then(|| Arc::new(self.scope.memory.begin()));
         let target = self.scope.target(route);
         let ended = match (&target, &transaction) {
-            (Ok(Target::Server(server)), _) => {
-                let ended = self.run_remote(server, &mut errand, &mut options).await;
-                ended.and_then(|raw| server.scanned_result(route.tool.name.as_str(), raw))
-            }
+            (Ok(Target::Server(server)), _) => self.run_remote(server, &mut errand, &mut options).await,
             (Ok(Target::Function(function)), Some(transaction)) => {
                 self.run_local(function, transaction, &mut errand, &mut options).await
             }
             (Ok(Target::Function(_)), None) => {
-                Err(Error::Internal("a local tool needs a transaction".into()))
+                Err(Error::Internal("a local tool needs a transaction".into()).into())
             }
-            (Err(error), _) => Err(error.clone()),
+            (Err(error), _) => Err(error.clone().into()),
         };
         let (server, tool) = (route.server.clone(), route.tool.name.clone());
         let mut outcome = match ended {
@@ -61,7 +58,7 @@ impl Host {
                 Outcome::unfinished(server, tool, raw)
             }
             Ok(raw) => Outcome::from_result(server, tool, raw),
-            Err(error) => Outcome::from_error(server, tool, error),
+            Err(error) => Outcome::from_error(server, tool, *error),
         };
         if let (true, Some(transaction)) = (outcome.success, transaction)
             && let Err(error) =
@@ -103,56 +100,66 @@ impl Host {
         server: &Arc<Server>,
         errand: &mut Errand<'_>,
         options: &mut CallOptions<'_>,
-    ) -> Result<Json> {
+    ) -> Light<Json> {
         let (route, arguments) = (errand.route, errand.arguments);
         let _on_duty = server.duty().enter().ok_or_else(|| gone(route))?;
         let tool = &route.tool.name;
+        let on_progress = options.on_progress.take();
         let caller = self.caller(options);
-        let subject = server.subject(&route.tool);
         // One look for all that is asked of it, until somebody has to be waited for.
-        let mut policy = self.core.policy.now();
+        let (mut policy, mut since) = self.core.policy.now_since();
         let mut locked = policy.is_locked(&server.config.name);
-        let mut decision = self.judge_by(&policy, caller, &subject, tool)?;
+        let mut decision = self.judge_by(&policy, caller, &server.subject(&route.tool), tool)?;
         server.admits()?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
-        let mut definition = self.confirmed(server, route, locked).await?;
-        let subject = server.subject(&definition);
-        if !Arc::ptr_eq(&definition, &route.tool) {
+        let live = self.confirmed(server, route, locked).await?;
+        let definition = live.as_ref().unwrap_or(&route.tool);
+        let subject = server.subject(definition);
+        if !Arc::ptr_eq(definition, &route.tool) {
             // What was judged may be another definition than the one that will be called.
             decision = self.judge(caller, &subject, tool)?;
         }
-        let checked = self.check(&server.config.name, &definition, arguments).await;
-        checked.and_then(|()| server.demand(tool, arguments)).map_err(|error| about(error, shown))?;
+        self.check(server, definition, arguments).await.map_err(|error| about(error, shown))?;
         let relayed = options.relayed.as_ref();
         let again = || self.judge(&self.scope.caller, &subject, tool);
         let (permit, rule) =
             self.permit(decision, again, shown, relayed.map(|relayed| &relayed.asker)).await?;
         if rule.is_some() {
-            policy = self.core.policy.now();
+            (policy, since) = self.core.policy.now_since();
             locked = policy.is_locked(&server.config.name);
         }
         errand.rule = rule;
-        self.begin(caller, errand, shown).await?;
-        let mut way = match self.scope.short_way(server, relayed.is_some()) {
+        if self.trail().is_kept() {
+            self.begin(caller, errand, shown).await?;
+        }
+        let mut way = match self.scope.short_way(server, relayed.map(|relayed| &**relayed)) {
             Some(way) => way,
             None => self.scope.way(server, relayed.map(|relayed| &**relayed)).boxed().await?,
         };
+        let mut newer = None;
         if server.is_unconfirmed(locked) {
             // It is another connection than the one that was looked at: an answer may take its time.
-            definition = self.confirmed(server, route, server.is_locked()).await?;
-            self.judge(caller, &server.subject(&definition), tool)?;
-            let checked = self.check(&server.config.name, &definition, arguments).await;
-            checked.map_err(|error| about(error, shown))?;
+            newer = self.confirmed(server, route, server.is_locked()).await?;
+            let definition = newer.as_ref().unwrap_or(&route.tool);
+            self.judge(caller, &server.subject(definition), tool)?;
+            self.check(server, definition, arguments).await.map_err(|error| about(error, shown))?;
         }
+        let definition = newer.as_ref().unwrap_or(definition);
         let asker = relayed.map_or(&self.scope.asker, |relayed| &relayed.asker);
         let timeout = options.timeout.unwrap_or(server.config.timeout);
         let (hard_timeout, private) = (options.hard_timeout, way.private);
-        let tool = &definition;
+        let tool = definition;
         let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, relayed, private };
         self.taint(&policy, &server.config.name, &definition.name);
-        let raw = self.send((server, &mut way), &call, asker, options.on_progress.take()).await?;
-        self.check_output(server, &definition, &raw).await?;
-        Ok(raw)
+        let raw = self.send((server, &mut way), &call, asker, on_progress).await?;
+        if tool.output_schema.is_some() {
+            self.check_output(server, tool, &raw).boxed().await?;
+        }
+        // By what holds now, which mostly is what held before.
+        match policy.scan_results() {
+            ScanRule::Off if self.core.policy.is_as_of(since) => Ok(raw),
+            _ => Ok(server.scanned_result(tool.name.as_str(), raw)?),
+        }
     }
 
     /// A structured result that is not what its server said it would be is no result. A schema that cannot be used
@@ -164,7 +171,7 @@ impl Host {
         if is_error.is_some_and(|flag| flag.as_str() == "true") {
             return Ok(());
         }
-        match self.core.validators.check_result(schema, &structured).boxed().await {
+        match self.core.validators.check_result(schema, &structured).await {
             Err(Misfit::Arguments { problems }) => {
                 let problems = problems.join("; ");
                 let problems = server.redactor.redact(&problems);
@@ -181,15 +188,15 @@ impl Host {
         }
     }
 
-    /// A tool's definition as its server gives it now, where what is known may be from an earlier run.
-    async fn confirmed(&self, server: &Arc<Server>, route: &Route, locked: bool) -> Result<Arc<Tool>> {
+    /// A tool's definition as its server gives it now, where what is known may be from an earlier run. `None`: the route's.
+    async fn confirmed(&self, server: &Arc<Server>, route: &Route, locked: bool) -> Light<Option<Arc<Tool>>> {
         if server.is_unconfirmed(locked) || (locked && self.scope.has_changed(route)) {
-            return self.confirm(server).boxed().await?.definition(route);
+            return Ok(Some(self.confirm(server).boxed().await?.definition(route)?));
         }
         // A route may be older than what its server was last seen to offer.
         match locked.then(|| server.last_tools()).flatten() {
-            Some(seen) => seen.definition(route),
-            None => Ok(Arc::clone(&route.tool)),
+            Some(seen) => Ok(Some(seen.definition(route)?)),
+            None => Ok(None),
         }
     }
 
@@ -199,14 +206,14 @@ impl Host {
         transaction: &Arc<Transaction>,
         errand: &mut Errand<'_>,
         options: &mut CallOptions<'_>,
-    ) -> Result<Json> {
+    ) -> Light<Json> {
         let arguments = errand.arguments;
         let tool = &function.tool.name;
         let caller = self.caller(options);
         let subject = Subject::Local { set: &function.set, ask: function.ask };
         let decision = self.judge(caller, &subject, tool)?;
         let shown = || Redacted::new(arguments.clone(), self.scope.redactor());
-        let checked = self.check(&function.set, &function.tool, arguments).await;
+        let checked = self.check_for(&function.set, &function.tool, arguments).await;
         checked.map_err(|error| about(error, shown))?;
         let again = || self.judge(&self.scope.caller, &subject, tool);
         let asker = options.relayed.as_ref().map(|relayed| &relayed.asker);
@@ -231,7 +238,7 @@ impl Host {
         let server = function.set.clone();
         let ended = ended
             .unwrap_or_else(|after| Err(Error::Timeout { server, after, stderr: StderrTail::default() }));
-        ended.map_err(|error| about(error, shown))
+        ended.map_err(|error| about(error.into(), shown))
     }
 
     /// Makes the changes of a call that succeeded, with what is remembered of every outcome.
@@ -247,36 +254,42 @@ impl Host {
         }
     }
 
-    async fn check(&self, server: &ServerName, tool: &Tool, arguments: &Json) -> Result<()> {
+    /// Whether arguments are what a tool wants, and what the program demands of them.
+    async fn check(&self, server: &Server, tool: &Tool, arguments: &Json) -> Light<()> {
+        self.check_for(&server.config.name, tool, arguments).await?;
+        Ok(server.demand(&tool.name, arguments)?)
+    }
+
+    async fn check_for(&self, server: &ServerName, tool: &Tool, arguments: &Json) -> Light<()> {
         let (validators, schema) = (&self.core.validators, &tool.input_schema);
         if validators.fit(schema, arguments) {
             return Ok(());
         }
         // Put aside: most calls do not come this way, and should not be larger for it.
         let checked = validators.check(schema, arguments).boxed().await;
-        checked.map_err(|misfit| misfit.into_error(server.clone(), tool.name.clone()))
+        Ok(checked.map_err(|misfit| misfit.into_error(server.clone(), tool.name.clone()))?)
     }
 
     /// The program itself needs nobody's leave; an agent is judged by its standing.
-    pub(super) fn judge(
-        &self,
-        caller: &CallerName,
-        subject: &Subject<'_>,
-        tool: &ToolName,
-    ) -> Result<Decision> {
+    pub(super) fn judge<'a>(
+        &'a self,
+        caller: &'a CallerName,
+        subject: &Subject<'a>,
+        tool: &'a ToolName,
+    ) -> Light<Decision<'a>> {
         self.core.policy.with(|policy| self.judge_by(policy, caller, subject, tool))
     }
 
-    fn judge_by(
-        &self,
+    fn judge_by<'a>(
+        &'a self,
         policy: &Policy,
-        caller: &CallerName,
-        subject: &Subject<'_>,
-        tool: &ToolName,
-    ) -> Result<Decision> {
+        caller: &'a CallerName,
+        subject: &Subject<'a>,
+        tool: &'a ToolName,
+    ) -> Light<Decision<'a>> {
         match self.scope.standing(|standing| policy.judge_call(standing, subject, tool)) {
-            Some(decision) => decision,
-            None => policy.judge_program(caller, subject, tool, self.scope.taint.get()),
+            Some(decision) => Ok(decision?),
+            None => Ok(policy.judge_program(caller, subject, tool, self.scope.taint.get())?),
         }
     }
 
@@ -301,11 +314,12 @@ impl Host {
         let Some(route) = find(&agent.shared.registry.snapshot()).filter(given) else { return Ok(()) };
         match self.scope.target(&route)? {
             Target::Server(server) => {
-                self.judge(&self.scope.caller, &server.subject(&route.tool), &route.tool.name).map(drop)
+                let subject = server.subject(&route.tool);
+                self.judge(&self.scope.caller, &subject, &route.tool.name).map(drop).map_err(|error| *error)
             }
             Target::Function(function) => {
                 let subject = Subject::Local { set: &function.set, ask: function.ask };
-                self.judge(&self.scope.caller, &subject, &route.tool.name).map(drop)
+                self.judge(&self.scope.caller, &subject, &route.tool.name).map(drop).map_err(|error| *error)
             }
         }
     }
@@ -343,8 +357,8 @@ impl Host {
 }
 
 /// What is wrong with arguments, without what is secret in them.
-fn about(mut error: Error, arguments: impl FnOnce() -> Redacted) -> Error {
-    if let Error::Arguments { problems, .. } = &mut error {
+fn about(mut error: Box<Error>, arguments: impl FnOnce() -> Redacted) -> Box<Error> {
+    if let Error::Arguments { problems, .. } = &mut *error {
         let arguments = arguments();
         problems.iter_mut().for_each(|problem| *problem = arguments.redact(problem));
     }

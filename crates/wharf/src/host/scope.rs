@@ -350,7 +350,7 @@ impl Scope {
     }
 
     /// How far this scope is trusted, or `None` for the program itself.
-    pub(super) fn standing<R>(&self, judge: impl FnOnce(&Standing<'_>) -> R) -> Option<R> {
+    pub(super) fn standing<'a, R>(&'a self, judge: impl FnOnce(&Standing<'a, '_>) -> R) -> Option<R> {
         let agent = self.agent.as_ref()?;
         let trust = agent.trust.load();
         let (permission, grants, rules) = (agent.permission, &trust.grants, trust.rules.as_deref());

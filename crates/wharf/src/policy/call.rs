@@ -15,61 +15,58 @@ pub fn is_visible(server: &ServerConfig, tool: &ToolName) -> bool {
 impl Policy {
     /// May this caller call this tool of this server? `definition` is the tool as its server describes it now; a lock
     /// permits nothing without it.
-    pub fn permit_call(
+    pub fn permit_call<'a>(
         &self,
-        caller: &CallerName,
-        server: &ServerConfig,
-        tool: &ToolName,
+        caller: &'a CallerName,
+        server: &'a ServerConfig,
+        tool: &'a ToolName,
         definition: Option<&Tool>,
-    ) -> Result<CallPermit> {
+    ) -> Result<CallPermit<'a>> {
         hidden(server, tool)?;
         self.permit_tool(server, tool, definition)?;
-        Ok(CallPermit { caller: caller.clone(), server: server.name.clone(), tool: tool.clone() })
+        Ok(CallPermit { caller, server: &server.name, tool })
     }
 
     /// May the program itself, or a caller it speaks for, call this tool? It is asked nothing but whether something
     /// private may get out.
-    pub fn judge_program(
+    pub fn judge_program<'a>(
         &self,
-        caller: &CallerName,
-        subject: &Subject<'_>,
-        tool: &ToolName,
+        caller: &'a CallerName,
+        subject: &Subject<'a>,
+        tool: &'a ToolName,
         taint: Option<&Tainted>,
-    ) -> Result<Decision> {
-        let permit = match subject {
+    ) -> Result<Decision<'a>> {
+        let permit = match *subject {
             Subject::Server { config, definition, .. } => {
-                self.permit_call(caller, config, tool, *definition)?
+                self.permit_call(caller, config, tool, definition)?
             }
-            Subject::Local { set, .. } => {
-                CallPermit { caller: caller.clone(), server: (*set).clone(), tool: tool.clone() }
-            }
+            Subject::Local { set, .. } => CallPermit { caller, server: set, tool },
         };
         Ok(self.unless_flows(permit, subject, taint, Some(tool)))
     }
 
     /// The same for what is no tool, named by its method.
-    pub fn judge_program_use(
+    pub fn judge_program_use<'a>(
         &self,
-        caller: &CallerName,
-        subject: &Subject<'_>,
-        method: &ToolName,
+        caller: &'a CallerName,
+        subject: &Subject<'a>,
+        method: &'a ToolName,
         taint: Option<&Tainted>,
-    ) -> Decision {
-        let server = subject.name().clone();
-        let permit = CallPermit { caller: caller.clone(), server, tool: method.clone() };
+    ) -> Decision<'a> {
+        let permit = CallPermit { caller, server: subject.name(), tool: method };
         self.unless_flows(permit, subject, taint, None)
     }
 
-    fn unless_flows(
+    fn unless_flows<'a>(
         &self,
-        permit: CallPermit,
-        subject: &Subject<'_>,
+        permit: CallPermit<'a>,
+        subject: &Subject<'a>,
         taint: Option<&Tainted>,
         tool: Option<&ToolName>,
-    ) -> Decision {
+    ) -> Decision<'a> {
         match self.judge_flow(taint, subject.name(), tool) {
             Some(reason @ FlowReason::OpenWorld(_)) => {
-                Decision::Ask(Wanted::flowing(permit, subject.identity(), reason))
+                Decision::Ask(Box::new(Wanted::flowing(permit, subject.identity(), reason)))
             }
             _ => Decision::Permit(permit),
         }

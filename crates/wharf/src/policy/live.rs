@@ -2,13 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 /// What holds now. Clones share it: whoever replaces it replaces it for all.
 #[derive(Clone)]
-pub struct Live<T>(Arc<ArcSwap<T>>);
+pub struct Live<T>(Arc<Held<T>>);
+
+struct Held<T> {
+    value: ArcSwap<T>,
+    /// How often it was replaced. To see that it was not costs less than to look at it again.
+    times: AtomicU64,
+}
 
 /// The same for what is mostly not there. To see that it is not costs no more than to read a flag.
 pub(crate) struct Rare<T> {
@@ -19,23 +25,36 @@ pub(crate) struct Rare<T> {
 impl<T> Live<T> {
     /// The value as it is now. It stays as it is for whoever holds it.
     pub fn now(&self) -> Arc<T> {
-        self.0.load_full()
+        self.0.value.load_full()
+    }
+
+    /// The same, and how often it has been replaced.
+    pub(crate) fn now_since(&self) -> (Arc<T>, u64) {
+        // In this order: what is replaced in between is taken for replaced.
+        let times = self.0.times.load(Ordering::Acquire);
+        (self.now(), times)
+    }
+
+    /// Whether it was not replaced since then.
+    pub(crate) fn is_as_of(&self, times: u64) -> bool {
+        self.0.times.load(Ordering::Acquire) == times
     }
 
     /// A look at the value as it is now.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.0.load())
+        look(&self.0.value.load())
     }
 
     /// Puts another in its place.
     pub fn replace(&self, value: T) {
-        self.0.store(Arc::new(value));
+        self.0.value.store(Arc::new(value));
+        self.0.times.fetch_add(1, Ordering::Release);
     }
 }
 
 impl<T> From<T> for Live<T> {
     fn from(value: T) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(value)))
+        Self(Arc::new(Held { value: ArcSwap::from_pointee(value), times: AtomicU64::new(0) }))
     }
 }
 

@@ -65,17 +65,17 @@ pub enum Identity {
 
 /// An agent, as far as decisions depend on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing<'a> {
+pub struct Standing<'a, 'now> {
     /// Who it is.
     pub caller: &'a CallerName,
     /// How far it is trusted.
     pub permission: Option<Permission>,
     /// What it has been allowed so far.
-    pub grants: &'a Grants,
+    pub grants: &'now Grants,
     /// What it is given of all there is; `None`: everything.
-    pub rules: Option<&'a CallerRules>,
+    pub rules: Option<&'now CallerRules>,
     /// What private thing it has read.
-    pub taint: Option<&'a Tainted>,
+    pub taint: Option<&'now Tainted>,
 }
 
 /// What is to be called.
@@ -101,17 +101,17 @@ pub enum Subject<'a> {
 
 /// What policy says to a call.
 #[derive(Debug)]
-pub enum Decision {
+pub enum Decision<'a> {
     /// Yes.
-    Permit(CallPermit),
+    Permit(CallPermit<'a>),
     /// Only if somebody says so.
-    Ask(Wanted),
+    Ask(Box<Wanted<'a>>),
 }
 
 /// A permit that waits for somebody's yes.
 #[derive(Debug)]
-pub struct Wanted {
-    permit: CallPermit,
+pub struct Wanted<'a> {
+    permit: CallPermit<'a>,
     identity: Identity,
     reaches: &'static [Reach],
     /// Why it must be asked for though it is consented to.
@@ -122,7 +122,12 @@ pub struct Wanted {
 
 impl Policy {
     /// May this agent call this tool? The same question is asked at every call, not only when tools are listed.
-    pub fn judge_call(&self, who: &Standing<'_>, what: &Subject<'_>, tool: &ToolName) -> Result<Decision> {
+    pub fn judge_call<'a>(
+        &self,
+        who: &Standing<'a, '_>,
+        what: &Subject<'a>,
+        tool: &'a ToolName,
+    ) -> Result<Decision<'a>> {
         if let Subject::Server { config, definition, .. } = what {
             hidden(config, tool)?;
             self.permit_tool(config, tool, *definition)?;
@@ -136,16 +141,15 @@ impl Policy {
 
     /// Somebody is asked where a rule wants it, where what was read must not leave, or where the agent is not trusted so
     /// far.
-    fn judge(
+    fn judge<'a>(
         &self,
-        who: &Standing<'_>,
-        what: &Subject<'_>,
-        tool: &ToolName,
+        who: &Standing<'a, '_>,
+        what: &Subject<'a>,
+        tool: &'a ToolName,
         (asked, flow): (bool, Option<FlowReason>),
-    ) -> Result<Decision> {
+    ) -> Result<Decision<'a>> {
         let identity = what.identity();
-        let (caller, server) = (who.caller.clone(), what.name().clone());
-        let permit = CallPermit { caller, server, tool: tool.clone() };
+        let permit = CallPermit { caller: who.caller, server: what.name(), tool };
         let ask = match what {
             Subject::Server { config, .. } => {
                 self.admit(who, Some(config))?;
@@ -160,7 +164,7 @@ impl Policy {
         let flow = flow.filter(|_| !who.grants.flows.get(&identity).is_some_and(allows));
         if let Some(flow) = flow {
             // Whoever says yes to this says yes to the call.
-            return Ok(Decision::Ask(Wanted::flowing(permit, identity, flow)));
+            return Ok(Decision::Ask(Box::new(Wanted::flowing(permit, identity, flow))));
         }
         if !(ask || asked) || who.grants.covers(&identity, tool) {
             return Ok(Decision::Permit(permit));
@@ -169,12 +173,17 @@ impl Policy {
             (Subject::Local { .. }, _) | (_, true) => &[Reach::Once, Reach::Tool],
             _ => &[Reach::Once, Reach::Tool, Reach::Server, Reach::Session],
         };
-        Ok(Decision::Ask(Wanted { permit, identity, reaches, flow: None }))
+        Ok(Decision::Ask(Box::new(Wanted { permit, identity, reaches, flow: None })))
     }
 
     /// May this agent use a server for something that is no tool, named by its method? Consent to a tool is none to
     /// this, whatever the tool is called.
-    pub fn judge_use(&self, who: &Standing<'_>, what: &Subject<'_>, method: &ToolName) -> Result<Decision> {
+    pub fn judge_use<'a>(
+        &self,
+        who: &Standing<'a, '_>,
+        what: &Subject<'a>,
+        method: &'a ToolName,
+    ) -> Result<Decision<'a>> {
         given(who, what.name(), |rules| rules.gives_server(what.name()))?;
         let no_tools = Grants { tools: HashMap::new(), ..who.grants.clone() };
         let who = Standing { grants: &no_tools, ..*who };
@@ -185,14 +194,14 @@ impl Policy {
                     true => &[Reach::Once, Reach::Server, Reach::Session],
                     false => &[Reach::Once],
                 };
-                Ok(Decision::Ask(Wanted { reaches, ..wanted }))
+                Ok(Decision::Ask(Box::new(Wanted { reaches, ..*wanted })))
             }
             permit => Ok(permit),
         }
     }
 
     /// May this agent have to do with a server at all, or, without one, with the program's own functions?
-    pub fn admit(&self, who: &Standing<'_>, server: Option<&ServerConfig>) -> Result<()> {
+    pub fn admit(&self, who: &Standing<'_, '_>, server: Option<&ServerConfig>) -> Result<()> {
         if let Some(server) = server {
             given(who, &server.name, |rules| rules.may_give(&server.name))?;
         }
@@ -217,7 +226,11 @@ impl Policy {
 }
 
 /// Whether a caller's rules give it something of a server. They need not be told apart from there being none.
-fn given(who: &Standing<'_>, server: &ServerName, gives: impl FnOnce(&CallerRules) -> bool) -> Result<()> {
+fn given(
+    who: &Standing<'_, '_>,
+    server: &ServerName,
+    gives: impl FnOnce(&CallerRules) -> bool,
+) -> Result<()> {
     if who.rules.is_none_or(gives) {
         return Ok(());
     }
@@ -230,7 +243,7 @@ fn given(who: &Standing<'_>, server: &ServerName, gives: impl FnOnce(&CallerRule
 
 // === impl Subject ===
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
     pub(super) fn identity(&self) -> Identity {
         match *self {
             Self::Server { identity, .. } => identity.clone(),
@@ -239,8 +252,8 @@ impl Subject<'_> {
     }
 
     /// The name of the server, or of the set.
-    pub(super) fn name(&self) -> &ServerName {
-        match self {
+    pub(super) fn name(&self) -> &'a ServerName {
+        match *self {
             Self::Server { config, .. } => &config.name,
             Self::Local { set, .. } => set,
         }
@@ -328,23 +341,23 @@ impl Grants {
 
 // === impl Wanted ===
 
-impl Wanted {
-    pub(super) fn flowing(permit: CallPermit, identity: Identity, flow: FlowReason) -> Self {
+impl<'a> Wanted<'a> {
+    pub(super) fn flowing(permit: CallPermit<'a>, identity: Identity, flow: FlowReason) -> Self {
         Self { permit, identity, reaches: &[Reach::Once, Reach::Tool], flow: Some(flow) }
     }
 
     /// Who wants it.
-    pub fn caller(&self) -> &CallerName {
+    pub fn caller(&self) -> &'a CallerName {
         self.permit.caller()
     }
 
     /// The server, or the set of local tools.
-    pub fn server(&self) -> &ServerName {
+    pub fn server(&self) -> &'a ServerName {
         self.permit.server()
     }
 
     /// The tool, by its original name.
-    pub fn tool(&self) -> &ToolName {
+    pub fn tool(&self) -> &'a ToolName {
         self.permit.tool()
     }
 
@@ -364,7 +377,7 @@ impl Wanted {
     }
 
     /// Somebody said yes, and how far it reaches. A reach that was not offered is a no.
-    pub fn allowed(self, reach: Reach) -> Result<CallPermit> {
+    pub fn allowed(self, reach: Reach) -> Result<CallPermit<'a>> {
         if self.reaches.contains(&reach) { Ok(self.permit) } else { Err(self.refused()) }
     }
 

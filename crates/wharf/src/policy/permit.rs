@@ -46,12 +46,12 @@ pub struct SocketPermit {
     pub(super) us: u32,
 }
 
-/// A tool may be called by a caller.
+/// A tool may be called by a caller. It lives no longer than the names it was given for: every call is judged anew.
 #[derive(Debug)]
-pub struct CallPermit {
-    pub(super) caller: CallerName,
-    pub(super) server: ServerName,
-    pub(super) tool: ToolName,
+pub struct CallPermit<'a> {
+    pub(super) caller: &'a CallerName,
+    pub(super) server: &'a ServerName,
+    pub(super) tool: &'a ToolName,
 }
 
 impl LaunchPermit {
@@ -123,17 +123,17 @@ impl SocketPermit {
     }
 }
 
-impl CallPermit {
+impl<'a> CallPermit<'a> {
     /// Who may call.
-    pub fn caller(&self) -> &CallerName {
-        &self.caller
+    pub fn caller(&self) -> &'a CallerName {
+        self.caller
     }
     /// The server.
-    pub fn server(&self) -> &ServerName {
-        &self.server
+    pub fn server(&self) -> &'a ServerName {
+        self.server
     }
     /// The tool, by its original name.
-    pub fn tool(&self) -> &ToolName {
-        &self.tool
+    pub fn tool(&self) -> &'a ToolName {
+        self.tool
     }
 }

@@ -234,11 +234,15 @@ impl Registry {
         }
         let view = self.view.load();
         let Some((_, below)) = &self.below else { return Arc::clone(&view.snapshot) };
-        let shared = below.snapshot();
-        if view.below.as_ref().is_some_and(|known| Arc::ptr_eq(known, &shared)) {
+        if view.below.as_ref().is_some_and(|known| below.shows(known)) {
             return Arc::clone(&view.snapshot);
         }
         self.rebuild(&self.lock())
+    }
+
+    /// Whether this is what it shows now. Only for one with nothing below.
+    fn shows(&self, known: &Arc<Snapshot>) -> bool {
+        !self.closed.load(Ordering::Acquire) && Arc::ptr_eq(&self.view.load().snapshot, known)
     }
 
     /// Own shares first, then the shared ones. The lock of the scope is taken before the shared one's, never after it.

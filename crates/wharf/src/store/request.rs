@@ -67,7 +67,7 @@ const LARGEST: usize = 256 * 1024;
 
 impl Request {
     /// A call. The order of members and the space between them make no other call; everything else does.
-    pub(crate) fn new(session: String, wanted: &Wanted, shown: &Redacted) -> Self {
+    pub(crate) fn new(session: String, wanted: &Wanted<'_>, shown: &Redacted) -> Self {
         let mut identity = match wanted.identity() {
             Identity::Server(hash) => hex(hash),
             Identity::Local(set) => format!("local {set}"),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::id_finder::IdFinder;
-use super::json::{Member, OUTLINE, unquote};
+use super::json::{Member, OUTLINE, text_of, unquote};
 use super::scan::{Bad, Scanner};
 use super::{Json, JsonError};
 use crate::text::Foreign;
@@ -115,7 +115,7 @@ fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError>
 /// Takes a frame of one message apart.
 pub fn parse_message(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
     match Parts::read(&frame, &Scanner::of_bytes(&frame, max_depth)) {
-        Ok(parts) => parts.into_message(&frame),
+        Ok(parts) => parts.into_message(frame),
         Err(e) => Err(Malformed { id: IdFinder::look(&frame), reason: format!("not acceptable JSON: {e}") }),
     }
 }
@@ -179,30 +179,26 @@ impl Parts {
         Ok(Self { outline, ..parts })
     }
 
-    fn into_message(mut self, frame: &Bytes) -> Result<Message, Malformed> {
-        let part = |place: &Option<Range<usize>>| place.clone().map(|p| Json::part(frame, p));
+    /// The message takes the frame with it: most of it is one part of the message, and is not counted twice.
+    fn into_message(self, frame: Bytes) -> Result<Message, Malformed> {
         let reply_id = reply_id(self.id.clone().map(|place| &frame[place]));
         // The ids of the other side's requests are its own: one of them must not end a call of ours.
         let is_answer = self.method.is_none() || self.result.is_some() || self.error.is_some();
         let call = reply_id.number().filter(|_| is_answer);
         let malformed = |reason: &str| Malformed { id: call, reason: reason.to_owned() };
 
-        if self.version.clone().is_none_or(|place| frame[place] != *b"\"2.0\"") {
+        if self.version.is_none_or(|place| frame[place] != *b"\"2.0\"") {
             return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
-        // Old libraries write both members and set one to null; a null beside the other means nothing.
-        let outline = self.outline.take();
-        let outlined = |place: Range<usize>| Json::outlined(frame, place, outline.clone());
-        let (result, params) = (self.result.clone().map(outlined), self.params.clone().map(outlined));
-        let error = part(&self.error).filter(|e| !e.is_null());
-        let result = result.filter(|r| error.is_none() || !r.is_null());
-
-        if let Some(method) = part(&self.method) {
+        if let Some(method) = self.method {
             if is_answer {
                 return Err(malformed("both `method` and `result` or `error`"));
             }
-            let method = method.text().ok_or_else(|| malformed("`method` is not a string"))?.into_owned();
-            return match part(&self.id) {
+            let method = text_of(&frame[method]).ok_or_else(|| malformed("`method` is not a string"))?;
+            let method = method.into_owned();
+            let id = self.id.map(|place| Json::part(&frame, place));
+            let params = self.params.map(|place| Json::cut(frame, place, self.outline));
+            return match id {
                 Some(id) if !matches!(first_visible(id.bytes()), Some(b'"' | b'-' | b'0'..=b'9')) => {
                     Err(malformed("the id of a request is neither a string nor a number"))
                 }
@@ -210,11 +206,15 @@ impl Parts {
                 None => Ok(Message::Notification { method, params }),
             };
         }
+        // Old libraries write both members and set one to null; a null beside the other means nothing.
+        let is_null = |place: &Range<usize>| frame[place.clone()] == *b"null";
+        let error = self.error.filter(|place| !is_null(place));
+        let result = self.result.filter(|place| error.is_none() || !is_null(place));
         let outcome = match (result, error) {
             (Some(_), Some(_)) => return Err(malformed("both `result` and `error`")),
             (None, None) => return Err(malformed("neither `method`, `result` nor `error`")),
-            (Some(result), None) => Ok(result),
-            (None, Some(error)) => Err(read_error(&error).map_err(malformed)?),
+            (Some(place), None) => Ok(Json::cut(frame, place, self.outline)),
+            (None, Some(place)) => Err(read_error(&Json::part(&frame, place)).map_err(malformed)?),
         };
         Ok(Message::Response { id: reply_id, outcome })
     }

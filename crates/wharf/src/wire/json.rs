@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -109,9 +109,11 @@ impl Json {
         members.iter().map(|(key, value)| (shift(key), shift(value))).collect()
     }
 
-    /// A part of a text that was checked as a whole, with its members where they are known.
-    pub(super) fn outlined(frame: &Bytes, place: Range<usize>, outline: Option<Arc<[Member]>>) -> Self {
-        Self { text: frame.slice(place), outline }
+    /// The same of a text that nobody needs any more, with its members where they are known.
+    pub(super) fn cut(mut frame: Bytes, place: Range<usize>, outline: Option<Arc<[Member]>>) -> Self {
+        frame.truncate(place.end);
+        frame.advance(place.start);
+        Self { text: frame, outline }
     }
 
     /// The same value, looked through once: members are found without another walk from now on.
@@ -133,6 +135,11 @@ impl Json {
             self.outline = Some(members.into());
         }
         self
+    }
+
+    /// The same value, without what is known of its members: for those who mostly do not look.
+    pub(crate) fn bare(&self) -> Self {
+        Self::plain(self.text.clone())
     }
 
     fn plain(text: Bytes) -> Self {
@@ -189,11 +196,7 @@ impl Json {
 
     /// The text that this is, without quotes and escapes. `None` if it is something else.
     pub fn text(&self) -> Option<Cow<'_, str>> {
-        let inner = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        if memchr::memchr(b'\\', inner).is_none() {
-            return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
-        }
-        self.to().ok().map(Cow::Owned)
+        text_of(&self.text)
     }
 
     /// Looks at every member of this object: its key, and the whole member as it is written, key included.
@@ -316,6 +319,15 @@ fn which_plain_key(keys: &[&str], written: &[u8]) -> Option<usize> {
 /// Whether a key without escapes, as it is written, is this one.
 fn is_plain_key(written: &[u8], key: &str) -> bool {
     written.get(1..written.len().saturating_sub(1)) == Some(key.as_bytes())
+}
+
+/// The text that a value is, without quotes and escapes. `None` if it is something else.
+pub(super) fn text_of(value: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if memchr::memchr(b'\\', inner).is_none() {
+        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+    }
+    serde_json::from_slice(value).ok().map(Cow::Owned)
 }
 
 /// A key or a string without its quotes and escapes.

@@ -293,6 +293,15 @@ impl<'a> Scanner<'a> {
 
     /// Skips what is left of a string near the end of the text.
     fn string_end(&self, mut at: usize) -> Option<usize> {
+        // The last block of the text reaches back to what was seen already. Mostly all that is left to find is the quote.
+        if let Some(block) = self.text.last_chunk::<BLOCK>() {
+            let start = self.text.len() - BLOCK;
+            let stops = stops::<false>(block) & u32::MAX.checked_shl((at - start) as u32).unwrap_or(0);
+            let stop = start + stops.trailing_zeros() as usize;
+            if stops != 0 && self.text[stop] == b'"' {
+                return Some(stop + 1);
+            }
+        }
         loop {
             at = match self.byte(at) {
                 Some(b'"') => return Some(at + 1),

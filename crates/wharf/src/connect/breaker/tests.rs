@@ -37,9 +37,9 @@ fn lost() -> Error {
 /// A call that ends so on a connection that stays open.
 fn call(breaker: &Breaker, error: Option<Error>) -> Result<()> {
     let passage = breaker.enter()?;
-    let ended = error.map_or(Ok(()), Err);
+    let ended = error.map_or(Ok(()), |error| Err(Box::new(error)));
     passage.called((1, true), &ended);
-    ended
+    ended.map_err(|error| *error)
 }
 
 fn pause_of(breaker: &Breaker) -> Duration {
@@ -147,10 +147,10 @@ async fn l38_a_connection_that_is_lost_is_one_failure_however_many_calls_it_take
     let (breaker, _heard) = breaker(Some(BreakerSettings { failures: 2, ..BreakerSettings::default() }));
     for _ in 0..100 {
         let passage = breaker.enter().unwrap();
-        passage.called((7, false), &Err::<(), _>(lost()));
+        passage.called((7, false), &Err::<(), _>(lost().into()));
     }
     assert_eq!(breaker.circuit(), Circuit::Closed);
-    breaker.enter().unwrap().called((8, false), &Err::<(), _>(lost()));
+    breaker.enter().unwrap().called((8, false), &Err::<(), _>(lost().into()));
     assert_eq!(breaker.circuit(), Circuit::Open);
 }
 
