@@ -5,25 +5,24 @@
 
 mod fact;
 mod meter;
+mod redacted;
 mod refusal;
 mod state;
 mod trail;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::mcp::ListKind;
 use crate::names::{CallerName, ServerName, ToolName};
-use crate::secret::{Redactor, Secret, erase_credentials, is_credential_name, is_credential_value};
-use crate::text::{Escaped, Foreign};
-use crate::wire::Json;
+use crate::text::Foreign;
 
 pub use fact::{Arguments, Fact, Kind, LARGEST_SHOWN, Named, Verdict};
 pub use meter::{BOUNDS, Counted, Label, Meter, OUTCOMES, Reading, Tally, TallyPlace, percentile};
+pub(crate) use redacted::Exchange;
+pub use redacted::{Invocation, Redacted};
 pub use refusal::Refusal;
 pub use state::{Circuit, State};
 pub use trail::{Batch, End, Entry, Facts, News, Trail};
@@ -252,41 +251,6 @@ pub enum Reached {
     Failed(String),
 }
 
-/// A call that has ended.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Invocation {
-    /// Who called.
-    pub caller: CallerName,
-    /// The server, or the set of local tools.
-    pub server: ServerName,
-    /// The tool, by its original name.
-    pub tool: ToolName,
-    /// Whether it is a function of the program itself, and not a server's.
-    pub local: bool,
-    /// The arguments.
-    pub arguments: Redacted,
-    /// The result as it came; `null` where there is none. More than 32 KiB are left out, of the arguments too: an event
-    /// says what happened, the outcome has it all.
-    pub result: Redacted,
-    /// Whether it succeeded.
-    pub success: bool,
-    /// The kind of error, where there was one.
-    pub error: Option<&'static str>,
-    /// How long it took.
-    pub took: Duration,
-}
-
-/// JSON that can only be seen without its secrets: values whose name or shape is a credential's, and the known secrets
-/// of the server. It costs nothing until somebody looks.
-#[derive(Clone)]
-pub struct Redacted {
-    json: Json,
-    redactor: Redactor,
-    /// What a tool was told before it said this: the secrets in it are secrets here too.
-    told: Option<Json>,
-}
-
 /// Where events go. Cheap to clone; publishing without a listener costs an atomic read.
 #[derive(Clone, Debug)]
 pub struct Bus(Arc<Channels>);
@@ -299,11 +263,6 @@ struct Channels {
     rare: broadcast::Sender<Event>,
 }
 
-/// The largest arguments and results that an event carries. Events wait for slow listeners: what they carry stays in
-/// memory until then.
-const KEPT: usize = 32 * 1024;
-/// What stands where a secret stood.
-const ERASED: &str = "***";
 /// How many events a listener may fall behind before it loses the oldest. Defaults to 1024.
 const BACKLOG: usize = 1024;
 
@@ -342,152 +301,5 @@ impl Bus {
     /// The same for everything but [`Event::ToolInvoked`]: for a listener that calls would only wake in vain.
     pub fn subscribe_but_calls(&self) -> broadcast::Receiver<Event> {
         self.0.rare.subscribe()
-    }
-}
-
-// === impl Redacted ===
-
-impl Redacted {
-    /// Takes JSON, and the eraser of known secrets.
-    pub fn new(json: Json, redactor: Redactor) -> Self {
-        Self { json, redactor, told: None }
-    }
-
-    /// All of it, for what must be bound to exactly this. It is never shown.
-    pub(crate) fn unredacted(&self) -> &Json {
-        &self.json
-    }
-
-    /// What a tool was told and what it said, as an event carries them. A tool may say again what it was told.
-    pub(crate) fn of_call(arguments: &Json, result: &Json, redactor: Redactor) -> (Self, Self) {
-        let (told, eraser) = if arguments.bytes().len() <= KEPT {
-            (Some(arguments.clone()), redactor.clone())
-        } else {
-            (None, Self::new(arguments.clone(), redactor.clone()).secrets())
-        };
-        let said = Self { json: kept(result), redactor: eraser, told };
-        (Self { json: kept(arguments), redactor, told: None }, said)
-    }
-
-    /// Erases the known secrets, and those of what the tool was told.
-    fn eraser(&self) -> Redactor {
-        let mut secrets = Vec::new();
-        if let Some(told) = &self.told {
-            collect(&told.to().unwrap_or(Value::Null), false, &mut secrets);
-        }
-        match secrets.is_empty() {
-            true => self.redactor.clone(),
-            false => Redactor::of_all([self.redactor.clone(), Redactor::new(secrets)]),
-        }
-    }
-
-    /// The JSON without its secrets.
-    pub fn to_value(&self) -> Value {
-        let mut value = self.json.to().unwrap_or(Value::Null);
-        let eraser = self.eraser();
-        let clean = |text: &str| erase_credentials(&eraser.redact(text)).into_owned();
-        erase(&mut value, &clean, true);
-        value
-    }
-
-    /// The JSON as text: the very text that it was, unless there are secrets in it.
-    pub fn to_text(&self) -> String {
-        let (before, after) = (self.json.to().unwrap_or(Value::Null), self.to_value());
-        if before == after { self.json.as_str().to_owned() } else { after.to_string() }
-    }
-
-    /// Words about the JSON, without what is secret in it.
-    pub fn redact(&self, words: &str) -> String {
-        erase_credentials(&self.secrets().redact(words)).into_owned()
-    }
-
-    /// The eraser of known secrets, and of those that stand in this JSON under a credential's name.
-    pub fn secrets(&self) -> Redactor {
-        let mut secrets = Vec::new();
-        collect(&self.json.to().unwrap_or(Value::Null), false, &mut secrets);
-        match secrets.is_empty() {
-            true => self.eraser(),
-            false => Redactor::of_all([self.eraser(), Redactor::new(secrets)]),
-        }
-    }
-
-    /// The JSON without the known secrets, and otherwise the very bytes that it was.
-    pub fn to_json(&self) -> Json {
-        let Ok(before) = self.json.to::<Value>() else { return self.json.clone() };
-        let mut after = before.clone();
-        let eraser = self.eraser();
-        erase(&mut after, &|text| eraser.redact(text).into_owned(), false);
-        if before == after { self.json.clone() } else { Json::from(after) }
-    }
-}
-
-/// The same, small enough to wait for whoever listens slowly.
-fn kept(json: &Json) -> Json {
-    match json.bytes().len() {
-        0..=KEPT => json.bare(),
-        bytes => Json::of(&serde_json::json!({ "omitted": format!("{bytes} bytes") })),
-    }
-}
-
-/// Erases every secret that `clean` finds, and by choice also what has the name or the shape of a credential.
-fn erase(value: &mut Value, clean: &dyn Fn(&str) -> String, by_look: bool) {
-    // The depth of the value was bounded when it was read.
-    match value {
-        Value::String(text) if by_look && is_credential_value(text) => *text = ERASED.into(),
-        Value::String(text) => *text = inner(text, clean, by_look).unwrap_or_else(|| clean(text)),
-        Value::Number(number) => {
-            let text = number.to_string();
-            if clean(&text) != text {
-                *value = ERASED.into();
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| erase(item, clean, by_look)),
-        Value::Object(members) => {
-            let cleaned = std::mem::take(members).into_iter().map(|(key, mut member)| {
-                match member {
-                    Value::Null | Value::Bool(_) => {}
-                    _ if by_look && is_credential_name(&key) => member = ERASED.into(),
-                    _ => erase(&mut member, clean, by_look),
-                }
-                // A secret may stand in a key, too.
-                (clean(&key), member)
-            });
-            *members = cleaned.collect();
-        }
-        _ => {}
-    }
-}
-
-/// JSON that stands in a text, as servers like to answer, without what has the name of a credential in it.
-fn inner(text: &str, clean: &dyn Fn(&str) -> String, by_look: bool) -> Option<String> {
-    let looks_so = by_look && text.trim_start().starts_with(['{', '[']);
-    let before: Value = looks_so.then(|| serde_json::from_str(text).ok())??;
-    let mut after = before.clone();
-    erase(&mut after, clean, by_look);
-    (before != after).then(|| after.to_string())
-}
-
-/// Every value that stands under the name of a credential.
-fn collect(value: &Value, named: bool, found: &mut Vec<Secret>) {
-    match value {
-        Value::String(text) if named => found.push(Secret::new(text.as_str())),
-        Value::Number(number) if named => found.push(Secret::new(number.to_string())),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, named, found)),
-        Value::Object(members) => {
-            members.iter().for_each(|(key, member)| collect(member, named || is_credential_name(key), found));
-        }
-        _ => {}
-    }
-}
-
-impl fmt::Display for Redacted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Escaped(&self.to_value().to_string()).fmt(f)
-    }
-}
-
-impl fmt::Debug for Redacted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }

@@ -183,6 +183,7 @@ impl Asked<'_> {
             headers: Vec::new(),
             timeout: self.timeout,
             hard_timeout: self.hard_timeout,
+            since: None,
             relayed: self.relayed,
             private: self.private,
         };

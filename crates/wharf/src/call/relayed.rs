@@ -41,8 +41,12 @@ const UNFINISHED: [&[u8]; 2] = [b"\"input_required\"", b"\"task\""];
 impl Relayed {
     /// Whether a result is the caller's to go on with, and not ours.
     pub(crate) fn returns(&self, result: &Json) -> bool {
-        let [kind] = if self.returns_questions { result.peek(["resultType"]) } else { [None] };
-        kind.is_some_and(|kind| UNFINISHED.contains(&kind))
+        self.returns_questions && self.returns_kind(result.peek(["resultType"])[0])
+    }
+
+    /// The same by the result's kind.
+    pub(super) fn returns_kind(&self, kind: Option<&[u8]>) -> bool {
+        self.returns_questions && kind.is_some_and(|kind| UNFINISHED.contains(&kind))
     }
 
     /// Whether the caller cannot be asked anything and wants to hear nothing: then one caller is like another.

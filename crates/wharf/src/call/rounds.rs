@@ -30,6 +30,8 @@ pub(super) struct Errand<'a> {
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
     pub(super) hard_timeout: Option<Duration>,
+    /// Since when; `None` from now on.
+    pub(super) since: Option<Instant>,
     /// Whoever it is made for, if not for the program itself.
     pub(super) relayed: Option<&'a Arc<Relayed>>,
     /// Whether the connection carries only requests of the same caller, or can tell whose a question is.
@@ -80,7 +82,7 @@ impl Errand<'_> {
         mut on_progress: Option<OnProgress<'_>>,
     ) -> Light<Json> {
         let modern = connection.info().revision.era() == Era::Modern;
-        let started = Instant::now();
+        let started = self.since.unwrap_or_else(Instant::now);
         let mut round = self.relayed.map_or_else(Round::default, |relayed| Round::of(relayed));
         for number in 0..MAX_ROUNDS {
             let mut request = Request::new(self.method, round.write(params()), self.timeout);
@@ -100,10 +102,7 @@ impl Errand<'_> {
             request.companion = self.companion(modern);
             request.on_progress = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
             let question = match connection.carry(&mut request).await {
-                Ok(result) if self.relayed.is_some_and(|relayed| relayed.returns(&result)) => {
-                    return Ok(result);
-                }
-                Ok(result) => match asked(connection, &result, modern)? {
+                Ok(result) => match asked(connection, &result, (modern, self.relayed))? {
                     None => return Ok(result),
                     Some(question) => question,
                 },
@@ -137,13 +136,15 @@ fn begun(mut error: Box<Error>, round: usize) -> Box<Error> {
     error
 }
 
-/// Whether a result is a question. A kind of result that nobody knows is not a result.
-fn asked(connection: &Connection, result: &Json, modern: bool) -> Result<Option<Question>> {
-    if !modern {
-        return Ok(None);
-    }
+/// Whether a result is a question, and not the caller's to answer. A kind of result that nobody knows is not a result.
+fn asked(
+    connection: &Connection,
+    result: &Json,
+    (modern, relayed): (bool, Option<&Arc<Relayed>>),
+) -> Result<Option<Question>> {
     let [kind] = result.peek(["resultType"]);
     match kind {
+        _ if !modern || relayed.is_some_and(|relayed| relayed.returns_kind(kind)) => Ok(None),
         None | Some(b"\"complete\"") => Ok(None),
         Some(b"\"input_required\"") => {
             let question: InputRequired = result

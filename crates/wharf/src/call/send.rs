@@ -28,6 +28,8 @@ pub struct Call<'a> {
     pub timeout: Duration,
     /// How long to wait whatever the signs; `None` leaves it to the connection.
     pub hard_timeout: Option<Duration>,
+    /// Since when its time runs; `None` from the moment it is sent.
+    pub since: Option<Instant>,
     /// Whoever it is made for, if not for the program itself.
     pub relayed: Option<&'a Arc<Relayed>>,
     /// Whether nobody else's calls go over the connection.
@@ -53,6 +55,7 @@ pub async fn send(
         headers: if modern { headers(call) } else { Vec::new() },
         timeout: call.timeout,
         hard_timeout: call.hard_timeout,
+        since: call.since,
         relayed: call.relayed,
         private: call.private,
     };

@@ -1,14 +1,14 @@
 //! A live connection: raw parameters in, raw result out, exactly one end for every request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
-use super::company::{Companion, Told};
+use super::company::{Companion, Meta, Told, add_meta};
 use super::inbox::{Closed, Failure, Inbox, Strays};
 use super::life::{Life, Progress};
 use super::link::{Link, LinkFailure, Outgoing, Sent};
@@ -179,20 +179,17 @@ impl Connection {
             None => None,
         };
         let modern = live.info.revision.era() == Era::Modern;
-        let (own, logging);
-        let base = match request.told {
-            Some(told) if modern => {
-                own = told.modern(live.info.revision, &live.ours.0, &live.ours.1);
-                Some(&own)
-            }
-            Some(told) => Some(&told.meta),
+        let logging;
+        let meta = match request.told {
+            Some(told) if modern => Meta::Told(told, live.info.revision, &live.ours),
+            Some(told) => Meta::Of(&told.meta),
             None if modern => {
                 logging = live.logging_meta.get();
-                Some(logging.as_deref().unwrap_or(&live.meta))
+                Meta::Of(logging.as_deref().unwrap_or(&live.meta))
             }
-            None => None,
+            None => Meta::None,
         };
-        let ended = live.wire.attempt(request, base).await;
+        let ended = live.wire.attempt(request, meta).await;
         let ended = live.wire.judge(ended, request);
         if let Some(passage) = passage {
             passage.called((self.number(), self.is_open()), &ended);
@@ -279,7 +276,7 @@ impl Drop for Held {
 
 impl Wire {
     /// Sends a request and waits for its end.
-    pub(super) async fn attempt(&self, request: &mut Request<'_>, base: Option<&Members>) -> Ended {
+    pub(super) async fn attempt(&self, request: &mut Request<'_>, meta: Meta<'_>) -> Ended {
         let (sink, mut steps) = match request.on_progress {
             Some(_) => {
                 let (sink, steps) = mpsc::channel(PROGRESS_WAITING);
@@ -297,7 +294,7 @@ impl Wire {
         timekeeper::keep(&self.inbox);
         let mut flight =
             InFlight { wire: self, id: ticket.0, waits: true, landed: request.method == method::INITIALIZE };
-        add_meta(request, base, ticket.0);
+        add_meta(request, meta, ticket.0);
         let frame = wire::request(ticket.0, request.method, std::mem::take(&mut request.params));
         let out = Outgoing {
             id: ticket.0,
@@ -413,23 +410,6 @@ fn is_call(request: &Request<'_>) -> bool {
 fn status_reason(status: u16, body: &str) -> String {
     let colon = if body.is_empty() { "" } else { ": " };
     format!("the server answered with HTTP status {status}{colon}{body}")
-}
-
-/// Adds `_meta`: what the era wants in every request, and the token under which progress is reported.
-fn add_meta(request: &mut Request<'_>, base: Option<&Members>, id: u64) {
-    static NOTHING: LazyLock<Members> = LazyLock::new(Members::default);
-    let base = base.unwrap_or(&NOTHING);
-    if may_report(request) {
-        request.params.object_and_number("_meta", base, (meta::PROGRESS_TOKEN, id));
-    } else if !base.is_empty() {
-        request.params.object("_meta", base);
-    }
-}
-
-/// Whether the server is invited to tell how far it is.
-fn may_report(request: &Request<'_>) -> bool {
-    request.on_progress.is_some()
-        || matches!(request.method, method::TOOLS_CALL | method::RESOURCES_READ | method::PROMPTS_GET)
 }
 
 /// How a request ended, before it is judged.

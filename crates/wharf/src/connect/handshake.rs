@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::company::Meta;
 use super::connection::{Connection, Ended, Request, Wire};
 use super::era::Verdict;
 use super::inbox::Failure;
@@ -99,7 +100,7 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
 async fn discover(wire: &Wire, intro: &Introduction, revision: Revision, time: Duration) -> Ended {
     let mut request = Request::new(method::DISCOVER, Members::new(), time);
     request.hard_timeout = time;
-    wire.attempt(&mut request, Some(&modern_meta(intro, revision))).await
+    wire.attempt(&mut request, Meta::Of(&modern_meta(intro, revision))).await
 }
 
 /// The modern revision that a server names when it refuses the one it was asked in.
@@ -134,7 +135,7 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
     let left = intro.deadline.saturating_duration_since(Instant::now());
     let mut request = Request::new(method::INITIALIZE, params, left);
     request.hard_timeout = left;
-    let ended = wire.attempt(&mut request, None).await;
+    let ended = wire.attempt(&mut request, Meta::None).await;
     let refused = match &ended {
         Ended::Failed(LinkFailure::Status { status, .. }) => is_legacy_status(*status),
         Ended::Answer(Err(Failure::Rpc(rpc))) => !code::is_modern(rpc.code),

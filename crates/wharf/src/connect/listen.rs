@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::company::Meta;
 use super::connection::{Connection, Ended, Live, Request};
 use super::inbox::Failure;
 use super::link::LinkFailure;
@@ -175,7 +176,7 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
     let of_tasks = notifications.member(TASK_IDS).map(|_| knowing_tasks(meta));
     let meta = of_tasks.as_ref().unwrap_or(meta);
     let ended = {
-        let attempt = live.wire.attempt(&mut request, Some(meta));
+        let attempt = live.wire.attempt(&mut request, Meta::Of(meta));
         tokio::pin!(attempt);
         loop {
             tokio::select! {

@@ -94,7 +94,7 @@ impl Host {
             });
             let listener = listener.as_mut().map(|listener| listener as OnProgress<'_>);
             let hard_timeout = Some(left.saturating_sub(pause));
-            let call = Call { hard_timeout, ..*call };
+            let call = Call { hard_timeout, since: None, ..*call };
             match call::send(&way.connection, &call, asker, listener).await {
                 Err(next) if is_no_answer(&next) => error = next,
                 ended => return ended,

@@ -18,7 +18,7 @@ use super::trace::Errand;
 use super::{CallOptions, Host};
 use crate::call::{Call, HARD_FACTOR, Misfit, OnProgress};
 use crate::error::{Error, Light, Result, StderrTail};
-use crate::event::{Event, Invocation, Redacted};
+use crate::event::{Event, Exchange, Invocation, Redacted};
 use crate::mcp::Tool;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
@@ -37,7 +37,7 @@ impl Host {
     pub(super) async fn run(&self, route: &Route, arguments: &Json, mut options: CallOptions<'_>) -> Outcome {
         let started = Instant::now();
         let counted = self.core.meter.begin(&route.tally, (&route.server, &route.tool.name), started);
-        let mut errand = Errand { route, arguments, rule: None, entry: None };
+        let mut errand = Errand { route, arguments, started, rule: None, entry: None };
         let reducers = self.scope.reducers.get();
         let transact = route.source == Source::Local || reducers.is_some();
         let transaction = transact.then(|| Arc::new(self.scope.memory.begin()));
@@ -107,7 +107,7 @@ impl Host {
         let on_progress = options.on_progress.take();
         let caller = self.caller(options);
         // One look for all that is asked of it, until somebody has to be waited for.
-        let (mut policy, mut since) = self.core.policy.now_since();
+        let (mut policy, mut times) = self.core.policy.look();
         let mut locked = policy.is_locked(&server.config.name);
         let mut decision = self.judge_by(&policy, caller, &server.subject(&route.tool), tool)?;
         server.admits()?;
@@ -124,8 +124,10 @@ impl Host {
         let again = || self.judge(&self.scope.caller, &subject, tool);
         let (permit, rule) =
             self.permit(decision, again, shown, relayed.map(|relayed| &relayed.asker)).await?;
+        // The time of a call does not run while others are waited for.
+        let mut since = (live.is_none() && rule.is_none()).then_some(errand.started);
         if rule.is_some() {
-            (policy, since) = self.core.policy.now_since();
+            (policy, times) = self.core.policy.look();
             locked = policy.is_locked(&server.config.name);
         }
         errand.rule = rule;
@@ -134,11 +136,15 @@ impl Host {
         }
         let mut way = match self.scope.short_way(server, relayed.map(|relayed| &**relayed)) {
             Some(way) => way,
-            None => self.scope.way(server, relayed.map(|relayed| &**relayed)).boxed().await?,
+            None => {
+                since = None;
+                self.scope.way(server, relayed.map(|relayed| &**relayed)).boxed().await?
+            }
         };
         let mut newer = None;
         if server.is_unconfirmed(locked) {
             // It is another connection than the one that was looked at: an answer may take its time.
+            since = None;
             newer = self.confirmed(server, route, server.is_locked()).await?;
             let definition = newer.as_ref().unwrap_or(&route.tool);
             self.judge(caller, &server.subject(definition), tool)?;
@@ -149,16 +155,18 @@ impl Host {
         let timeout = options.timeout.unwrap_or(server.config.timeout);
         let (hard_timeout, private) = (options.hard_timeout, way.private);
         let tool = definition;
-        let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, relayed, private };
+        let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, since, relayed, private };
         self.taint(&policy, &server.config.name, &definition.name);
+        let scans = policy.scan_results() != ScanRule::Off;
+        drop(policy);
         let raw = self.send((server, &mut way), &call, asker, on_progress).await?;
         if tool.output_schema.is_some() {
             self.check_output(server, tool, &raw).boxed().await?;
         }
         // By what holds now, which mostly is what held before.
-        match policy.scan_results() {
-            ScanRule::Off if self.core.policy.is_as_of(since) => Ok(raw),
-            _ => Ok(server.scanned_result(tool.name.as_str(), raw)?),
+        match scans || !self.core.policy.is_as_of(times) {
+            true => Ok(server.scanned_result(tool.name.as_str(), raw)?),
+            false => Ok(raw),
         }
     }
 
@@ -340,17 +348,15 @@ impl Host {
                 // A function may pass on what any server said.
                 _ => self.scope.redactor(),
             };
-            let (arguments, result) = Redacted::of_call(arguments, &outcome.raw, redactor);
             Event::ToolInvoked(Arc::new(Invocation {
                 caller: caller.clone(),
                 server: route.server.clone(),
                 tool: route.tool.name.clone(),
                 local: route.source == Source::Local,
-                arguments,
-                result,
                 success: outcome.success,
                 error: outcome.error.as_ref().map(Error::kind),
                 took: outcome.took,
+                exchange: Exchange::new(arguments, &outcome.raw, redactor),
             }))
         });
     }

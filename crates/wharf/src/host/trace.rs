@@ -21,6 +21,7 @@ use crate::wire::Json;
 pub(super) struct Errand<'a> {
     pub(super) route: &'a Route,
     pub(super) arguments: &'a Json,
+    pub(super) started: Instant,
     /// Who allowed it, if somebody was asked.
     pub(super) rule: Option<String>,
     pub(super) entry: Option<Entry>,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 /// What holds now. Clones share it: whoever replaces it replaces it for all.
 #[derive(Clone)]
@@ -28,11 +28,11 @@ impl<T> Live<T> {
         self.0.value.load_full()
     }
 
-    /// The same, and how often it has been replaced.
-    pub(crate) fn now_since(&self) -> (Arc<T>, u64) {
+    /// A longer look, for as long as nobody is waited for, and how often it has been replaced.
+    pub(crate) fn look(&self) -> (Guard<Arc<T>>, u64) {
         // In this order: what is replaced in between is taken for replaced.
         let times = self.0.times.load(Ordering::Acquire);
-        (self.now(), times)
+        (self.0.value.load(), times)
     }
 
     /// Whether it was not replaced since then.

@@ -31,9 +31,7 @@ impl Members {
 
     /// The same under a key that somebody else chose.
     pub fn json_under(&mut self, key: &str, value: &Json) -> &mut Self {
-        if !self.0.is_empty() {
-            self.0.push(b',');
-        }
+        self.comma();
         push_string(&mut self.0, key);
         self.0.push(b':');
         self.0.extend_from_slice(value.bytes());
@@ -61,24 +59,11 @@ impl Members {
         self
     }
 
-    /// Adds a member that is an object: these members, and one more number.
-    pub fn object_and_number(
-        &mut self,
-        key: &'static str,
-        members: &Self,
-        number: (&'static str, u64),
-    ) -> &mut Self {
-        self.0.reserve(key.len() + members.0.len() + number.0.len() + 32);
+    /// Adds a member that is an object, whose members are added where they will stand.
+    pub fn object_of(&mut self, key: &'static str, add: impl FnOnce(&mut Self)) -> &mut Self {
         self.key(key);
         self.0.push(b'{');
-        self.0.extend_from_slice(&members.0);
-        if !members.is_empty() {
-            self.0.push(b',');
-        }
-        self.0.push(b'"');
-        self.0.extend_from_slice(number.0.as_bytes());
-        self.0.extend_from_slice(b"\":");
-        push_number(&mut self.0, number.1);
+        add(self);
         self.0.push(b'}');
         self
     }
@@ -97,8 +82,8 @@ impl Members {
 
     /// Adds other members. None of their keys may be here already.
     pub fn append(&mut self, others: &Self) -> &mut Self {
-        if !self.0.is_empty() && !others.0.is_empty() {
-            self.0.push(b',');
+        if !others.0.is_empty() {
+            self.comma();
         }
         self.0.extend_from_slice(&others.0);
         self
@@ -108,9 +93,7 @@ impl Members {
     pub fn append_without(&mut self, object: &Json, left_out: &[&str]) -> &mut Self {
         object.each_as_written(|key, member| {
             if !left_out.iter().any(|left_out| left_out.as_bytes() == key) {
-                if !self.0.is_empty() {
-                    self.0.push(b',');
-                }
+                self.comma();
                 self.0.extend_from_slice(member);
             }
         });
@@ -147,12 +130,17 @@ impl Members {
     fn key(&mut self, key: &'static str) {
         debug_assert!(is_plain(key.as_bytes()), "a key of ours has no escapes");
         self.0.reserve(key.len() + 4);
-        if !self.0.is_empty() {
-            self.0.push(b',');
-        }
+        self.comma();
         self.0.push(b'"');
         self.0.extend_from_slice(key.as_bytes());
         self.0.extend_from_slice(b"\":");
+    }
+
+    /// Between two members. No value ends with the brace that opens an object.
+    fn comma(&mut self) {
+        if !matches!(self.0.last(), None | Some(b'{')) {
+            self.0.push(b',');
+        }
     }
 
     fn write(&self, out: &mut Vec<u8>) {

@@ -52,15 +52,15 @@ async fn l60_every_call_is_told_with_caller_source_arguments_result_and_time() {
     let [call] = &told[..] else { panic!("{told:?}") };
     assert_eq!((call.caller.as_str(), call.server.as_str(), call.tool.as_str()), ("cook", "pup", "echo"));
     assert_eq!((call.local, call.success, call.error, call.took), (false, true, None, outcome.took));
-    assert_eq!(call.arguments.to_value(), json!({"message": "hi", "password": "***"}));
-    assert_eq!(call.result.to_value()["content"][0]["type"], "text");
+    assert_eq!(call.arguments().to_value(), json!({"message": "hi", "password": "***"}));
+    assert_eq!(call.result().to_value()["content"][0]["type"], "text");
 
     assert!(host.call("local", json!({})).await.success);
     let told = calls(&mut events);
     let [call] = &told[..] else { panic!("{told:?}") };
     assert_eq!((call.caller.as_str(), call.server.as_str(), call.tool.as_str()), ("local", "local", "local"));
     assert!(call.local && call.success);
-    assert_eq!(call.result.to_value()["content"][0]["text"], "here");
+    assert_eq!(call.result().to_value()["content"][0]["text"], "here");
 
     for (tool, arguments, error, result) in [
         ("pup_fails", json!({}), None, failed),
@@ -71,10 +71,10 @@ async fn l60_every_call_is_told_with_caller_source_arguments_result_and_time() {
         host.call(tool, arguments.clone()).await;
         let told = calls(&mut events);
         let [call] = &told[..] else { panic!("{told:?}") };
-        let mut shown = call.result.to_value();
+        let mut shown = call.result().to_value();
         shown.as_object_mut().map(|members| members.remove("resultType"));
         assert_eq!((call.success, call.error, shown), (false, error, result), "{tool}");
-        assert_eq!(call.arguments.to_value(), arguments);
+        assert_eq!(call.arguments().to_value(), arguments);
     }
     host.close().await;
 }
@@ -143,6 +143,10 @@ async fn l60_a_slow_listener_loses_the_oldest_with_a_count_and_slows_nobody_down
     assert_eq!(lost + left.len() as u64, CALLS, "the count is the truth");
     assert!(!left.is_empty());
     for (place, call) in left.iter().enumerate() {
-        assert_eq!(call.arguments.to_value(), json!({"number": lost + place as u64}), "the oldest were lost");
+        assert_eq!(
+            call.arguments().to_value(),
+            json!({"number": lost + place as u64}),
+            "the oldest were lost"
+        );
     }
 }

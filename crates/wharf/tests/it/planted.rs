@@ -27,8 +27,8 @@ fn shown(events: &mut tokio::sync::broadcast::Receiver<Event>) -> String {
                 write!(text, "{event:?}\n{event:#?}\n").unwrap();
                 match &event {
                     Event::ToolInvoked(call) => {
-                        write!(text, "{}\n{}\n", call.arguments, call.result).unwrap();
-                        write!(text, "{}{}", call.arguments.to_value(), call.result.to_value()).unwrap();
+                        write!(text, "{}\n{}\n", call.arguments(), call.result()).unwrap();
+                        write!(text, "{}{}", call.arguments().to_value(), call.result().to_value()).unwrap();
                     }
                     Event::Log { data, level, .. } => write!(text, "{data} {level} {}", data.raw()).unwrap(),
                     Event::Stderr { line, .. } => write!(text, "{line} {}", line.raw()).unwrap(),

@@ -163,7 +163,7 @@ async fn res_08_a_secret_in_a_result_or_an_argument_is_in_no_event() {
     let mut told = String::new();
     while let Ok(event) = events.try_recv() {
         if let wharf::Event::ToolInvoked(call) = event {
-            told = format!("{} {}", call.arguments.to_text(), call.result.to_text());
+            told = format!("{} {}", call.arguments().to_text(), call.result().to_text());
         }
     }
     assert!(told.contains("hello") && told.contains("***") && !told.contains("ghp_"), "{told}");

@@ -169,7 +169,7 @@ async fn event_publication() {
         }
     };
     assert_eq!((told.tool.as_str(), told.server.as_str(), told.local), ("list_repos", "github", false));
-    assert_eq!((told.arguments.to_value(), told.success), (params, true));
+    assert_eq!((told.arguments().to_value(), told.success), (params, true));
     host.close().await;
 }
 
