@@ -96,7 +96,7 @@ impl Soak {
                 CallOptions { timeout: Some(Duration::from_millis(time)), ..CallOptions::default() };
             let arguments = json!({ "number": number });
             let outcome = self.host.call_tool("pup", tool, arguments, options).await;
-            let kind = outcome.error.as_ref().map_or("ok", wharf::Error::kind);
+            let kind = outcome.error.as_deref().map_or("ok", wharf::Error::kind);
             match kind {
                 "ok" => assert_eq!((tool, outcome.to_text()), ("echo", format!(r#"{{"number":{number}}}"#))),
                 "timeout" => assert_eq!(tool, "hang", "{outcome:?}"),

@@ -77,9 +77,9 @@ impl CallArgs {
         let call = host.call_tool(&self.server, &self.tool, arguments, options);
         let mut outcome = ui.wait(format!("calling {name}"), call).await;
         if let Some(error) = outcome.error.take() {
-            let usage = matches!(error, Error::Arguments { .. })
+            let usage = matches!(*error, Error::Arguments { .. })
                 .then(|| format!("wharf call {} {name}{}", route.server, arguments::usage(&route.tool)));
-            return Err(Failure::Library(Box::new(error), usage));
+            return Err(Failure::Library(error, usage));
         }
         let save = self.save.as_ref().map(|folder| app.world.cwd.join(folder));
         result::show(ui, &outcome, Wish { raw: self.raw, save: save.as_deref(), can_save: true })?;

@@ -45,11 +45,11 @@ impl Repl<'_> {
         let call = self.session.call_with(&route.public, arguments, options);
         let mut outcome = ui.wait(format!("calling {tool}"), call).await;
         if let Some(error) = outcome.error.take() {
-            let usage = matches!(error, Error::Arguments { .. })
+            let usage = matches!(*error, Error::Arguments { .. })
                 .then(|| format!("{}.{tool}{}", route.server, arguments::usage(&route.tool)));
             return Err(match usage {
-                Some(usage) => Failure::Library(Box::new(error), Some(usage)),
-                None => in_words_of_the_prompt(error),
+                Some(usage) => Failure::Library(error, Some(usage)),
+                None => in_words_of_the_prompt(*error),
             });
         }
         result::show(ui, &outcome, Wish { raw: false, save: None, can_save: false })?;

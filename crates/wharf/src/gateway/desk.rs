@@ -328,7 +328,7 @@ impl Desk {
 /// caller can do something about.
 fn said(outcome: Outcome) -> Result<Json, RpcError> {
     let Some(error) = outcome.error else { return Ok(outcome.raw) };
-    match error {
+    match *error {
         // A model can mend its arguments: so it is told as the tool's answer, as the protocol wants it.
         Error::Arguments { problems, .. } => {
             let text = format!("invalid arguments: {}", problems.join("; "));

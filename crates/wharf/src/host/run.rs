@@ -80,7 +80,7 @@ impl Host {
         if outcome.error.is_none() {
             counted.carried(arguments.bytes().len(), outcome.raw.bytes().len());
         }
-        counted.end(outcome.success, outcome.error.as_ref(), outcome.took);
+        counted.end(outcome.success, outcome.error.as_deref(), outcome.took);
         let (caller, target) = (self.caller(&options), target.as_ref().ok());
         self.on_record((caller, target), errand, &outcome).await;
         self.tell((caller, target), route, arguments, &outcome);
@@ -354,7 +354,7 @@ impl Host {
                 tool: route.tool.name.clone(),
                 local: route.source == Source::Local,
                 success: outcome.success,
-                error: outcome.error.as_ref().map(Error::kind),
+                error: outcome.error.as_deref().map(Error::kind),
                 took: outcome.took,
                 exchange: Exchange::new(arguments, &outcome.raw, redactor),
             }))

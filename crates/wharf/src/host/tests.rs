@@ -18,7 +18,7 @@ fn session(host: &Host, name: &str) -> Session {
 async fn followed(from: &Host, name: &str, to: &Host) -> &'static str {
     let route = from.scope.snapshot().route(name).unwrap().clone();
     let outcome = to.run(&route, &Json::from(json!({})), CallOptions::default()).await;
-    outcome.error.as_ref().map_or("", crate::Error::kind)
+    outcome.error.as_deref().map_or("", crate::Error::kind)
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub struct Outcome {
     /// Why not, in words, escaped. `None` when it succeeded.
     pub reason: Option<String>,
     /// What ended the call, where it was not the tool's own answer.
-    pub error: Option<Error>,
+    pub error: Option<Box<Error>>,
     /// The result as the server wrote it; `null` where there is none.
     pub raw: Json,
 }
@@ -79,7 +79,7 @@ impl Outcome {
     /// Takes the error of a call for which no tool was found.
     pub fn not_found(error: Error) -> Self {
         let (reason, raw) = (Some(error.to_string()), Json::null());
-        let (took, error) = (Duration::ZERO, Some(error));
+        let (took, error) = (Duration::ZERO, Some(Box::new(error)));
         Self { server: None, tool: None, took, success: false, reason, error, raw }
     }
 
@@ -122,7 +122,7 @@ impl Outcome {
     /// [`Error::ToolFailed`].
     pub fn into_result(self) -> Result<Self> {
         match (self.error, self.server, self.tool) {
-            (Some(error), _, _) => Err(error),
+            (Some(error), _, _) => Err(*error),
             (None, Some(server), Some(tool)) if !self.success => {
                 Err(Error::ToolFailed { server, tool, message: self.reason.unwrap_or_default() })
             }

@@ -62,7 +62,7 @@ impl Asker for Says {
 }
 
 fn is_held(outcome: &Outcome) -> bool {
-    match &outcome.error {
+    match outcome.error.as_deref() {
         Some(Error::Denied { rule, hint, .. }) => {
             assert!(rule.contains("flow.open-world") && rule.contains("files/read"), "{rule}");
             assert!(hint.contains("[flow]"), "{hint}");

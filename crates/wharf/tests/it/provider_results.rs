@@ -362,7 +362,7 @@ async fn l72_calls_of_a_turn_run_side_by_side_and_keep_their_order() {
     });
     let done = soon("a turn", turn).await.unwrap();
     let kinds: Vec<Option<&str>> =
-        done.iter().map(|(_, outcome)| outcome.error.as_ref().map(Error::kind)).collect();
+        done.iter().map(|(_, outcome)| outcome.error.as_deref().map(Error::kind)).collect();
     assert_eq!(kinds, [None, Some("unknown_outcome"), Some("unknown_tool"), Some("arguments"), None]);
     assert!(done[0].1.to_text().contains("first") && done[4].1.to_text().contains("last"));
     let ids: Vec<_> = done.iter().map(|(call, _)| call.id.as_deref().unwrap()).collect();

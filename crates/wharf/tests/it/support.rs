@@ -125,7 +125,7 @@ pub(crate) async fn echo(host: &Host) -> Outcome {
 
 /// The error of an outcome that has one.
 pub(crate) fn error(outcome: &Outcome) -> &Error {
-    outcome.error.as_ref().unwrap_or_else(|| panic!("an error was expected: {outcome:?}"))
+    outcome.error.as_deref().unwrap_or_else(|| panic!("an error was expected: {outcome:?}"))
 }
 
 /// An answer that is no honest one, once; then honest ones.

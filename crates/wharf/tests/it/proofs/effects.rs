@@ -126,7 +126,7 @@ async fn r_07_a_remote_call_is_never_sent_again_whatever_goes_wrong() {
         host.tools().await;
         let since = Instant::now();
         let outcome = soon(fault, host.call("far_t", json!({}))).await;
-        let kind = outcome.error.as_ref().map_or("ok", wharf::Error::kind);
+        let kind = outcome.error.as_deref().map_or("ok", wharf::Error::kind);
         assert_eq!(kind, expected, "{fault}: {outcome:?}");
         assert!(
             since.elapsed() < Duration::from_secs(20),

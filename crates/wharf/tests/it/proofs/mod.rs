@@ -78,7 +78,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// Counts an outcome. One that is none of the promised kinds is a failure of the test.
     pub(crate) fn count(&mut self, outcome: &Outcome) {
-        let place = match outcome.error.as_ref().map(wharf::Error::kind) {
+        let place = match outcome.error.as_deref().map(wharf::Error::kind) {
             None => &mut self.ok,
             Some("tool" | "tool_failed" | "rpc" | "protocol") => &mut self.failed,
             Some("timeout") => &mut self.timeout,

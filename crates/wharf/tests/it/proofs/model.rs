@@ -342,7 +342,7 @@ impl StateMachineTest for Checked {
     fn check_invariants(state: &Self, model: &Model) {
         for (number, (known, _)) in model.calls.iter().enumerate() {
             let call = &state.real.calls[number + 1];
-            let kind = call.outcome.as_ref().map(|o| o.error.as_ref().map_or("ok", wharf::Error::kind));
+            let kind = call.outcome.as_ref().map(|o| o.error.as_deref().map_or("ok", wharf::Error::kind));
             let expected = match known {
                 Known::Waits => (0, None),
                 Known::Ok => (1, Some("ok")),
