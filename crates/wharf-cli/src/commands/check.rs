@@ -46,6 +46,8 @@ impl CheckArgs {
         };
         let exit = match judged.iter().find_map(refused) {
             _ if !config.problems.is_empty() => Some(Exit::Config),
+            // A file that waits for trust is no fault; one that can have none is.
+            _ if config.pending.iter().any(|file| file.obstacle.is_some()) => Some(Exit::Config),
             exit => exit,
         };
         let sandbox = app.sandbox().abilities();
@@ -80,7 +82,7 @@ impl CheckArgs {
         for file in &config.pending {
             let path = app.world.show(&file.path);
             match &file.obstacle {
-                Some(obstacle) => app.ui.warn(format_args!("{path} cannot be trusted: {obstacle}")),
+                Some(obstacle) => app.ui.trouble(format_args!("{path} cannot be trusted: {obstacle}")),
                 None => app.ui.note(format_args!(
                     "{path} is not trusted, so it was not checked: wharf trust {}",
                     app.world.typed(&file.path)

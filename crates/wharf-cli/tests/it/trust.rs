@@ -66,6 +66,22 @@ fn cfg_07_a_projects_server_waits_for_trust() {
 }
 
 #[test]
+fn cfg_07_a_broken_project_file_fails_the_check_and_nothing_else() {
+    let desk = Desk::new();
+    desk.mcp_json("{\"mcpServers\": {\"theirs\": {\"command\": \"node\"\n");
+    let ran = desk.run(&["check"]);
+    assert_eq!(ran.code, 7, "{ran:?}");
+    assert!(ran.err.contains("cannot be trusted: this is not valid JSON"), "{ran:?}");
+    let ran = desk.run(&["check", "--json"]);
+    assert!(ran.code == 7 && ran.out.contains("\"ok\":false"), "{ran:?}");
+    desk.run(&["call", "demo", "echo", "message=x"]).ok();
+
+    // One that only waits for trust is in order.
+    desk.mcp_json("{\"mcpServers\": {\"theirs\": {\"command\": \"node\", \"args\": [\"a.js\"]}}}\n");
+    desk.run(&["check"]).ok();
+}
+
+#[test]
 fn cfg_07_an_untrusted_file_cannot_take_a_name_over() {
     let desk = hostile();
     let server = desk.good_server();
