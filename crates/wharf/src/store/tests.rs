@@ -1,11 +1,17 @@
 //! What is written of a fact: without secrets, in one line, and small.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use super::record::{Draft, Pen};
-use crate::event::{Arguments, Fact, Kind, Redacted};
+use super::chain::hex;
+use super::record::{Draft, Own, Pen};
+use crate::event::{Arguments, Fact, Kind, Named, Redacted, Verdict};
+use crate::names::{CallerName, ServerName};
 use crate::secret::{Redactor, Secret, is_credential_name};
+use crate::text::Foreign;
 use crate::wire::Json;
 
 const KNOWN: &str = "known-secret-77";
@@ -17,9 +23,55 @@ fn shown(arguments: &str) -> Value {
     let mut fact = Fact::new(Kind::Call);
     fact.arguments = Some(Arguments::new(redacted));
     let pen = Pen { run: "r".into(), digest_only: false };
-    let line = pen.write(1, &Draft::Fact(Box::new(fact), None)).unwrap();
+    let line = written(&pen, &Draft::Fact(Box::new(fact), None));
     assert!(!line.contains('\n'), "{line}");
     serde_json::from_str::<Value>(&line).unwrap()["arguments"]["shown"].clone()
+}
+
+fn written(pen: &Pen, draft: &Draft) -> String {
+    let mut line = b"what was written before".to_vec();
+    pen.write(&mut line, 1, draft).unwrap();
+    String::from_utf8(line).unwrap()
+}
+
+/// A text in which everything stands that JSON escapes.
+const ODD: &str = "a\"b\\c\n\r\t\u{8}\u{c}\u{1}\u{7f}\u{2028}/é";
+
+/// A record is put together by hand. It must be what a writer of JSON makes of it.
+#[test]
+fn l95_a_record_is_spelt_as_json_is() {
+    let arguments = Json::parse(r#"{"a":[1.0,"x"]}"#, 100).unwrap();
+    let mut fact = Fact::new(Kind::Call);
+    fact.at = UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001);
+    let bare = json!({"seq": 1, "at": 1_700_000_000_000_001_u64, "kind": "call", "run": "r"});
+    let pen = Pen { run: "r".into(), digest_only: false };
+    assert_eq!(written(&pen, &Draft::Fact(Box::new(fact.clone()), None)), bare.to_string());
+
+    fact.caller = Some(CallerName::local());
+    fact.session = Some(u64::MAX);
+    fact.server = Some(ServerName::parse("s").unwrap());
+    fact.tool = Some(Named::Raw(Foreign::new(ODD)));
+    fact.verdict = Some(Verdict::Deny);
+    fact.rule = Some(ODD.into());
+    fact.outcome = Some("denied");
+    fact.took = Some(Duration::from_millis(2));
+    fact.arguments = Some(Arguments::new(Redacted::new(arguments, Redactor::default())));
+    fact.reason = Some(ODD.into());
+    let sha256 = hex(&Sha256::digest(r#"{"a":[1.0,"x"]}"#));
+    let mut whole = json!({
+        "seq": 1, "at": 1_700_000_000_000_001_u64, "kind": "call", "run": "r", "caller": "local",
+        "session": u64::MAX, "server": "s", "tool": ODD, "decision": "deny", "rule": ODD, "outcome": "denied",
+        "took_us": 2000, "arguments": {"sha256": sha256, "size": 15, "shown": {"a": [1.0, "x"]}},
+        "reason": ODD, "began": 7
+    });
+    assert_eq!(written(&pen, &Draft::Fact(Box::new(fact.clone()), Some(7))), whole.to_string());
+
+    let pen = Pen { digest_only: true, ..pen };
+    whole["arguments"] = json!({"sha256": sha256, "size": 15});
+    assert_eq!(written(&pen, &Draft::Fact(Box::new(fact.clone()), Some(7))), whole.to_string());
+
+    let own: Value = serde_json::from_str(&written(&pen, &Draft::Own(Own::Gap, ODD.into()))).unwrap();
+    assert_eq!(own, json!({"seq": 1, "at": own["at"], "kind": "gap", "run": "r", "reason": ODD}));
 }
 
 #[test]

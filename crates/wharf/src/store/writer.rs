@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::chain::{Link, START, hex};
 use super::database::{self, words};
@@ -16,7 +16,7 @@ use super::head::{Head, HeadFile, beside};
 use super::record::{Draft, Own, Pen};
 use super::{AuditOptions, GROUP, SYNC};
 use crate::error::{Error, Result as Answer};
-use crate::event::{End, Fact, Facts, Kind, News};
+use crate::event::{End, Fact, Facts, News};
 use crate::policy::Live;
 
 /// How long is waited before what could not be written is tried again.
@@ -38,10 +38,12 @@ pub(super) struct Writer {
     pen: Pen,
     open: Option<Open>,
     /// Calls that are under way.
-    calls: HashMap<u64, Begun>,
+    calls: HashMap<u64, Begun, foldhash::fast::RandomState>,
     /// Those of them that are not on record yet.
     fresh: Vec<u64>,
     drafts: Vec<Draft>,
+    /// Room for a record.
+    line: Vec<u8>,
     /// Since when something is written that a loss of power would take.
     unsynced: Option<Instant>,
     looked: Option<Instant>,
@@ -74,9 +76,10 @@ impl Writer {
             facts,
             pen,
             open: None,
-            calls: HashMap::new(),
+            calls: HashMap::default(),
             fresh: Vec::new(),
             drafts: Vec::new(),
+            line: Vec::new(),
             unsynced: None,
             looked: None,
         };
@@ -168,15 +171,16 @@ impl Writer {
         let behaviour = TransactionBehavior::Immediate;
         let change = open.database.transaction_with_behavior(behaviour).map_err(words)?;
         let last = last(&change).map_err(words)?;
-        let mut chain = Chain { change: &change, pen: &self.pen, last, seq: last.seq.max(given) };
+        let insert = change.prepare_cached(INSERT).map_err(words)?;
+        let (pen, line) = (&self.pen, &mut self.line);
+        let mut chain = Chain { insert, pen, line, last, seq: last.seq.max(given) };
         for draft in &self.drafts {
             chain.add(draft)?;
         }
         let mut begun = Vec::with_capacity(self.fresh.len());
         for number in &self.fresh {
             if let Some(call) = self.calls.get(number) {
-                let fact = Box::new(Fact { kind: Kind::Begin, ..Fact::clone(&call.fact) });
-                begun.push((*number, chain.add(&Draft::Fact(fact, None))?));
+                begun.push((*number, chain.begin(&call.fact)?));
             }
         }
         if prunes {
@@ -187,6 +191,7 @@ impl Writer {
             self.looked = (!more).then(Instant::now);
         }
         let end = chain.last;
+        drop(chain);
         change.commit().map_err(words)?;
         Ok((end, begun))
     }
@@ -239,19 +244,30 @@ impl Writer {
 
 /// The chain while a group is added to it.
 struct Chain<'a> {
-    change: &'a Transaction<'a>,
+    insert: CachedStatement<'a>,
     pen: &'a Pen,
+    /// The record that is being written.
+    line: &'a mut Vec<u8>,
     last: Link,
     seq: u64,
 }
 
 impl Chain<'_> {
     fn add(&mut self, draft: &Draft) -> Written<u64> {
+        self.pen.write(self.line, self.seq + 1, draft)?;
+        self.insert()
+    }
+
+    fn begin(&mut self, call: &Fact) -> Written<u64> {
+        self.pen.begin(self.line, self.seq + 1, call)?;
+        self.insert()
+    }
+
+    fn insert(&mut self) -> Written<u64> {
         self.seq += 1;
-        let record = self.pen.write(self.seq, draft)?;
-        self.last = self.last.next(self.seq, &record);
-        let mut insert = self.change.prepare_cached(INSERT).map_err(words)?;
-        insert.execute((number(self.seq), &record, &self.last.hash[..])).map_err(words)?;
+        self.last = self.last.next(self.seq, self.line);
+        let record = std::str::from_utf8(self.line).map_err(|e| e.to_string())?;
+        self.insert.execute((number(self.seq), record, &self.last.hash[..])).map_err(words)?;
         Ok(self.seq)
     }
 }
