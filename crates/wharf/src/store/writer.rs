@@ -39,8 +39,10 @@ pub(super) struct Writer {
     open: Option<Open>,
     /// Calls that are under way.
     calls: HashMap<u64, Begun, foldhash::fast::RandomState>,
-    /// Those of them that are not on record yet.
+    /// Those of them that came with the last group. Most have ended when the next is written.
     fresh: Vec<u64>,
+    /// Those that came before it, and are not on record yet.
+    due: Vec<u64>,
     drafts: Vec<Draft>,
     /// Room for a record.
     line: Vec<u8>,
@@ -78,6 +80,7 @@ impl Writer {
             open: None,
             calls: HashMap::default(),
             fresh: Vec::new(),
+            due: Vec::new(),
             drafts: Vec::new(),
             line: Vec::new(),
             unsynced: None,
@@ -91,14 +94,21 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut failures = 0;
         loop {
-            let idle = if failures > 0 { Some(RETRY) } else { self.unsynced.map(|_| SYNC) };
-            let mut batch = self.facts.take(GROUP, idle);
+            let mut batch = match failures {
+                0 if !self.fresh.is_empty() => self.facts.gather(GROUP),
+                0 => self.facts.take(GROUP, self.unsynced.map(|_| SYNC)),
+                _ => self.facts.take(GROUP, Some(RETRY)),
+            };
+            self.due.append(&mut self.fresh);
             if batch.lost > 0 {
                 let words = format!("{} facts could not be kept: there were too many at once", batch.lost);
                 self.drafts.push(Draft::Own(Own::Dropped, words));
             }
             batch.news.drain(..).for_each(|news| self.draft(news));
             let in_haste = !batch.waiting.is_empty() || batch.last;
+            if in_haste {
+                self.due.append(&mut self.fresh);
+            }
             let written = self.commit().and_then(|()| self.sync(in_haste));
             self.facts.tell(written.as_ref().err().map(String::as_str));
             for waiting in batch.waiting {
@@ -139,7 +149,9 @@ impl Writer {
 
     /// Writes everything that waits, whole or not at all.
     fn commit(&mut self) -> Written<()> {
-        self.fresh.retain(|number| self.calls.contains_key(number));
+        let under_way = |number: &u64| self.calls.contains_key(number);
+        self.fresh.retain(under_way);
+        self.due.retain(under_way);
         let mut open = match self.open.take() {
             Some(open) if database::identity(&self.path).is_ok_and(|now| now == open.identity) => open,
             Some(_) => return Err("the file was taken away, or another was put in its place".into()),
@@ -149,10 +161,10 @@ impl Writer {
         self.pen.digest_only = options.digest_only;
         let due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK);
         let prunes = due && (options.keep_for.is_some() || options.keep_size.is_some());
-        if !self.drafts.is_empty() || !self.fresh.is_empty() || prunes {
+        if !self.drafts.is_empty() || !self.due.is_empty() || prunes {
             let (link, begun) = self.write(&mut open, prunes)?;
             self.facts.give_back(self.drafts.drain(..).filter_map(Draft::into_fact));
-            self.fresh.clear();
+            self.due.clear();
             for (number, record) in begun {
                 if let Some(call) = self.calls.get_mut(&number) {
                     call.record = Some(record);
@@ -177,8 +189,8 @@ impl Writer {
         for draft in &self.drafts {
             chain.add(draft)?;
         }
-        let mut begun = Vec::with_capacity(self.fresh.len());
-        for number in &self.fresh {
+        let mut begun = Vec::with_capacity(self.due.len());
+        for number in &self.due {
             if let Some(call) = self.calls.get(number) {
                 begun.push((*number, chain.begin(&call.fact)?));
             }
