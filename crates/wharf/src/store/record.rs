@@ -37,72 +37,68 @@ pub(super) struct Pen {
     pub(super) digest_only: bool,
 }
 
-/// A line of JSON that grows member by member. Keys, and words of this program, have nothing in them to be escaped.
+/// A line of JSON that grows member by member.
 struct Line<'a>(&'a mut Vec<u8>);
+
+type Written<T = ()> = Result<T, String>;
 
 impl Pen {
     /// The record at this place, alone in `line`.
-    pub(super) fn write(&self, line: &mut Vec<u8>, seq: u64, draft: &Draft) -> Result<(), String> {
+    pub(super) fn write(&self, line: &mut Vec<u8>, seq: u64, draft: &Draft) -> Written {
         match draft {
-            Draft::Fact(fact, began) => self.fact(line, seq, fact.kind, fact, *began),
+            Draft::Fact(fact, began) => {
+                let mut line = self.fact(line, seq, fact.kind, fact)?;
+                line.member(r#","began":"#, *began)?;
+                line.end()
+            }
             Draft::Own(own, reason) => {
                 let mut line = self.line(line, seq, now(), own.as_str())?;
-                line.text(r#","reason":"#, Some(reason))?;
-                line.end();
-                Ok(())
+                line.member(r#","reason":"#, Some(reason))?;
+                line.end()
             }
         }
     }
 
     /// The record of a call that is under way, alone in `line`.
-    pub(super) fn begin(&self, line: &mut Vec<u8>, seq: u64, call: &Fact) -> Result<(), String> {
-        self.fact(line, seq, Kind::Begin, call, None)
+    pub(super) fn begin(&self, line: &mut Vec<u8>, seq: u64, call: &Fact) -> Written {
+        self.fact(line, seq, Kind::Begin, call)?.end()
     }
 
-    fn fact(
-        &self,
-        line: &mut Vec<u8>,
-        seq: u64,
-        kind: Kind,
-        fact: &Fact,
-        began: Option<u64>,
-    ) -> Result<(), String> {
+    fn fact<'a>(&self, line: &'a mut Vec<u8>, seq: u64, kind: Kind, fact: &Fact) -> Written<Line<'a>> {
         let mut line = self.line(line, seq, micros(fact.at), kind.as_str())?;
-        line.text(r#","caller":"#, fact.caller.as_ref().map(|caller| caller.as_str()))?;
-        line.number(r#","session":"#, fact.session)?;
-        line.text(r#","server":"#, fact.server.as_ref().map(|server| server.as_str()))?;
-        line.text(r#","tool":"#, fact.tool.as_ref().map(Named::raw))?;
-        line.word(r#","decision":"#, fact.verdict.map(Verdict::as_str));
-        line.text(r#","rule":"#, fact.rule.as_deref())?;
-        line.word(r#","outcome":"#, fact.outcome);
+        line.member(r#","caller":"#, fact.caller.as_ref().map(|caller| caller.as_str()))?;
+        line.member(r#","session":"#, fact.session)?;
+        line.member(r#","server":"#, fact.server.as_ref().map(|server| server.as_str()))?;
+        line.member(r#","tool":"#, fact.tool.as_ref().map(Named::raw))?;
+        line.member(r#","decision":"#, fact.verdict.map(Verdict::as_str))?;
+        line.member(r#","rule":"#, fact.rule.as_deref())?;
+        line.member(r#","outcome":"#, fact.outcome)?;
         let took = fact.took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
-        line.number(r#","took_us":"#, took)?;
+        line.member(r#","took_us":"#, took)?;
         if let Some(arguments) = &fact.arguments {
-            line.raw(r#","arguments":{"sha256":""#);
-            line.0.extend_from_slice(&hex_digits(&arguments.digest()));
-            line.number(r#"","size":"#, Some(arguments.size() as u64))?;
+            line.raw(br#","arguments":{"sha256":""#);
+            line.raw(&hex_digits(&arguments.digest()));
+            line.member(r#"","size":"#, Some(arguments.size()))?;
             if let Some(shown) = (!self.digest_only).then(|| arguments.to_shown()).flatten() {
-                line.raw(r#","shown":"#);
-                line.raw(&shown);
+                line.raw(br#","shown":"#);
+                line.raw(shown.as_bytes());
             }
-            line.raw("}");
+            line.raw(b"}");
         }
         let reason = fact.reason.as_deref().map(|reason| clean(fact, reason));
-        line.text(r#","reason":"#, reason.as_deref())?;
-        line.number(r#","began":"#, began)?;
-        line.end();
-        Ok(())
+        line.member(r#","reason":"#, reason)?;
+        Ok(line)
     }
 
-    fn line<'a>(&self, line: &'a mut Vec<u8>, seq: u64, at: u64, kind: &str) -> Result<Line<'a>, String> {
+    fn line<'a>(&self, line: &'a mut Vec<u8>, seq: u64, at: u64, kind: &str) -> Written<Line<'a>> {
         line.clear();
         let mut line = Line(line);
-        line.number(r#"{"seq":"#, Some(seq))?;
+        line.member(r#"{"seq":"#, Some(seq))?;
         // Microseconds since 1970.
-        line.number(r#","at":"#, Some(at))?;
-        line.word(r#","kind":"#, Some(kind));
+        line.member(r#","at":"#, Some(at))?;
+        line.member(r#","kind":"#, Some(kind))?;
         // Which process: the numbers of sessions are its own.
-        line.word(r#","run":"#, Some(&self.run));
+        line.member(r#","run":"#, Some(&self.run))?;
         Ok(line)
     }
 }
@@ -110,35 +106,21 @@ impl Pen {
 // === impl Line ===
 
 impl Line<'_> {
-    fn raw(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
+    /// What is JSON already.
+    fn raw(&mut self, json: &[u8]) {
+        self.0.extend_from_slice(json);
     }
 
-    fn word(&mut self, key: &str, word: Option<&str>) {
-        if let Some(word) = word {
-            self.raw(key);
-            self.raw("\"");
-            self.raw(word);
-            self.raw("\"");
-        }
-    }
-
-    fn text(&mut self, key: &str, text: Option<&str>) -> Result<(), String> {
-        self.member(key, text)
-    }
-
-    fn number(&mut self, key: &str, number: Option<u64>) -> Result<(), String> {
-        self.member(key, number)
-    }
-
-    fn member(&mut self, key: &str, value: Option<impl Serialize>) -> Result<(), String> {
+    /// A member, if there is one. The key comes with everything around it.
+    fn member(&mut self, key: &str, value: Option<impl Serialize>) -> Written {
         let Some(value) = value else { return Ok(()) };
-        self.raw(key);
+        self.raw(key.as_bytes());
         serde_json::to_writer(&mut *self.0, &value).map_err(|e| e.to_string())
     }
 
-    fn end(&mut self) {
-        self.raw("}");
+    fn end(mut self) -> Written {
+        self.raw(b"}");
+        Ok(())
     }
 }
 
