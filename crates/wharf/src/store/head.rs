@@ -109,8 +109,7 @@ impl HeadFile {
         let mut text = serde_json::to_vec(&written).map_err(io::Error::other)?;
         text.resize(SIZE, b' ');
         match OpenOptions::new().write(true).open(&self.file) {
-            // All of it in one piece, in the place of what was as long: to make a new file each time and to put it in the
-            // place of the old one costs as much as writing a hundred records.
+            // All of it in one piece, over what is as long: a new file each time costs as much as thirty records.
             Ok(file) if file.metadata()?.len() == SIZE as u64 => file.write_all_at(&text, 0),
             _ => self.replace(&text),
         }
