@@ -122,6 +122,11 @@ impl HeadFile {
         file.write_all(text)?;
         std::fs::rename(&self.fresh, &self.file)
     }
+
+    /// Makes what was written survive a loss of power.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.file)?.sync_data()
+    }
 }
 
 fn signed(link: &Link) -> Vec<u8> {

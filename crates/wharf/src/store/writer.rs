@@ -245,12 +245,15 @@ impl Writer {
         }
         // The journal has no locks that would go when it is closed. Where there is none, all is in the file, synced.
         match File::open(beside(&self.path, "-wal")).and_then(|journal| journal.sync_data()) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.to_string()),
-            _ => {
-                self.unsynced = None;
-                Ok(())
-            }
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.to_string()),
+            _ => {}
         }
+        // Whoever waits does so for the records. An older head is in the chain as well.
+        if let Some(open) = self.open.as_ref().filter(|_| !in_haste) {
+            open.head.sync().map_err(|e| format!("its head cannot be written: {e}"))?;
+        }
+        self.unsynced = None;
+        Ok(())
     }
 }
 
