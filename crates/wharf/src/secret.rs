@@ -290,50 +290,53 @@ const CREDENTIAL_WORDS: [&str; 12] = [
 
 /// Whether a text of JSON may have a credential in it, by name or by shape. A quick look: if it says no, there is none.
 pub(crate) fn may_hold_credential(json: &str) -> bool {
-    // What is escaped reads otherwise.
-    if json.contains('\\') {
-        return true;
-    }
     static TELLING: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         // Endings of names, and the two schemes that stand before a credential.
         let ends = ["KEY\"", "PAT\"", "AUTH\"", "BASIC ", "BEARER "].map(str::to_owned);
         let words = CREDENTIAL_WORDS.iter().flat_map(|word| [(*word).to_owned(), word.replace('_', "-")]);
-        AhoCorasick::builder().ascii_case_insensitive(true).build(words.chain(ends)).ok()
+        let shapes = CREDENTIAL_BEGINNINGS.iter().chain([&JWT_BEGINNING]).map(|begin| (*begin).to_owned());
+        AhoCorasick::builder().ascii_case_insensitive(true).build(words.chain(ends).chain(shapes)).ok()
     });
-    TELLING.as_ref().is_none_or(|telling| telling.is_match(json))
-        || matches!(erase_credentials(json), Cow::Owned(_))
+    // What is escaped reads otherwise.
+    memchr::memchr(b'\\', json.as_bytes()).is_some()
+        || TELLING.as_ref().is_none_or(|telling| telling.is_match(json))
 }
+
+/// How the credentials begin that well-known services hand out, and what stands before one.
+const CREDENTIAL_BEGINNINGS: [&str; 24] = [
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "sk-",
+    "sk_live_",
+    "rk_live_",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xapp-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "npm_",
+    "pypi-",
+    "hf_",
+    "Bearer ",
+    "Basic ",
+    "-----BEGIN ",
+];
+
+/// How a JSON Web Token begins.
+const JWT_BEGINNING: &str = "eyJ";
 
 /// Whether a value has the shape of a credential that well-known services hand out.
 pub fn is_credential_value(value: &str) -> bool {
-    let prefixes = [
-        "ghp_",
-        "gho_",
-        "ghu_",
-        "ghs_",
-        "ghr_",
-        "github_pat_",
-        "glpat-",
-        "sk-",
-        "sk_live_",
-        "rk_live_",
-        "xoxb-",
-        "xoxp-",
-        "xoxa-",
-        "xapp-",
-        "AKIA",
-        "ASIA",
-        "AIza",
-        "ya29.",
-        "npm_",
-        "pypi-",
-        "hf_",
-        "Bearer ",
-        "Basic ",
-        "-----BEGIN ",
-    ];
     let long_enough = value.len() >= 16;
-    long_enough && (prefixes.iter().any(|p| value.starts_with(p)) || looks_like_jwt(value))
+    long_enough && (CREDENTIAL_BEGINNINGS.iter().any(|p| value.starts_with(p)) || looks_like_jwt(value))
 }
 
 /// A text without the words in it that have such a shape.
@@ -369,5 +372,5 @@ pub fn erase_credentials(text: &str) -> Cow<'_, str> {
 
 fn looks_like_jwt(value: &str) -> bool {
     let mut parts = value.split('.');
-    value.starts_with("eyJ") && parts.clone().count() == 3 && parts.all(|p| p.len() >= 4)
+    value.starts_with(JWT_BEGINNING) && parts.clone().count() == 3 && parts.all(|p| p.len() >= 4)
 }

@@ -14,7 +14,6 @@ use crate::error::Error;
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::secret::may_hold_credential;
 use crate::text::Foreign;
-use crate::wire::Json;
 
 /// Something that must be on record.
 #[derive(Clone, Debug)]
@@ -271,14 +270,14 @@ impl Arguments {
         }
     }
 
-    /// What may be seen of them, on one line; `None` if they are large. What holds no secret is as it was.
-    pub fn to_shown(&self) -> Option<Json> {
+    /// What may be seen of them, as JSON on one line; `None` if they are large. What holds no secret is as it was.
+    pub fn to_shown(&self) -> Option<Cow<'_, str>> {
         let shown = self.shown()?;
         let text = shown.json.as_str();
-        let as_it_was = !text.contains(['\n', '\r'])
+        let as_it_was = memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none()
             && !may_hold_credential(text)
             && matches!(shown.redactor.redact(text), Cow::Borrowed(_));
-        Some(if as_it_was { shown.json.clone() } else { Json::from(shown.to_value()) })
+        Some(if as_it_was { Cow::Borrowed(text) } else { Cow::Owned(shown.to_value().to_string()) })
     }
 
     /// What may be seen of them; `None` if they are large.

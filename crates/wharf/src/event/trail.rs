@@ -230,15 +230,12 @@ impl Facts {
         if queue.batch.is_empty() {
             return Batch::default();
         }
-        let in_haste = |queue: &mut Queue| queue.batch.waiting.is_empty() && !queue.batch.last;
-        let waited = shared.more.wait_timeout_while(queue, gather, in_haste);
-        queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let batch = std::mem::take(&mut queue.batch);
-        // What is last stays last: whoever takes once more gets nothing, and need not wait for it.
-        queue.batch.last = batch.last;
-        drop(queue);
-        shared.room.notify_waiters();
-        batch
+        shared.gather(queue, gather)
+    }
+
+    /// Waits a while for more, whether or not there is something, and takes it all.
+    pub fn gather(&self, gather: Duration) -> Batch {
+        self.0.gather(self.0.lock(), gather)
     }
 
     /// Gives back what was written.
@@ -293,6 +290,19 @@ impl Shared {
             drop(queue);
         }
         drop(spent);
+    }
+
+    /// Lets more come for a while, unless somebody waits for it to be written.
+    fn gather(&self, queue: MutexGuard<'_, Queue>, gather: Duration) -> Batch {
+        let in_no_haste = |queue: &mut Queue| queue.batch.waiting.is_empty() && !queue.batch.last;
+        let waited = self.more.wait_timeout_while(queue, gather, in_no_haste);
+        let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let batch = std::mem::take(&mut queue.batch);
+        // What is last stays last: whoever takes once more gets nothing, and need not wait for it.
+        queue.batch.last = batch.last;
+        drop(queue);
+        self.room.notify_waiters();
+        batch
     }
 
     /// The end of what was begun always has room: there are no more ends than beginnings.

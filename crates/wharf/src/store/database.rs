@@ -13,6 +13,11 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 /// How long another process that writes is waited for.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// How large a page of a new file is, in bytes.
+const PAGE: i64 = 16 << 10;
+/// How large the journal may grow before it is moved into the file, in bytes: meanwhile nothing is written.
+const JOURNAL: i64 = 4 << 20;
+
 /// Each step brings the file from the form of its place to the next.
 const STEPS: [&str; 3] = [
     // What is hashed is what is stored: the columns besides are views of the record.
@@ -119,7 +124,11 @@ pub(super) fn make(path: &Path) -> io::Result<()> {
 
 fn prepare(database: &mut Connection) -> rusqlite::Result<()> {
     database.busy_timeout(BUSY)?;
+    // Of a file that is made now. A group of records fills few pages so, and a page costs two writes and a copy.
+    database.pragma_update(None, "page_size", PAGE)?;
     database.pragma_update(None, "journal_mode", "WAL")?;
+    let page: i64 = database.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    database.pragma_update(None, "wal_autocheckpoint", JOURNAL / page.max(1))?;
     // A process that is killed loses nothing so; against a loss of power the journal is synced by the writer.
     database.pragma_update(None, "synchronous", "NORMAL")?;
     database.pragma_update(None, "journal_size_limit", 16 << 20)?;

@@ -48,7 +48,8 @@ pub struct AuditOptions {
     pub keep_size: Option<u64>,
 }
 
-/// How long facts are gathered before they are written together. A process that is killed loses no record that is older.
+/// How long facts are gathered before they are written together. A process that is killed loses no record that is older. A
+/// call that is under way is on record when the next group is written as well.
 pub const GROUP: Duration = Duration::from_millis(5);
 /// How often what was written is made to survive a loss of power.
 pub const SYNC: Duration = Duration::from_secs(1);

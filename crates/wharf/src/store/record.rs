@@ -6,9 +6,8 @@ use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 
-use super::chain::hex;
-use crate::event::{Arguments, Fact, Named, Verdict};
-use crate::wire::Json;
+use super::chain::hex_digits;
+use crate::event::{Arguments, Fact, Kind, Named, Verdict};
 
 /// Something to be written that has no place in the chain yet.
 #[derive(Debug)]
@@ -30,47 +29,6 @@ pub(super) enum Own {
     Pruned,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    seq: u64,
-    /// Microseconds since 1970.
-    at: u64,
-    kind: &'a str,
-    /// Which process: the numbers of sessions are its own.
-    run: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    caller: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decision: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    took_us: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arguments: Option<Shown>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-    /// The record of the beginning, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    began: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Shown {
-    sha256: String,
-    size: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shown: Option<Json>,
-}
-
 /// How a process writes.
 #[derive(Debug)]
 pub(super) struct Pen {
@@ -79,58 +37,90 @@ pub(super) struct Pen {
     pub(super) digest_only: bool,
 }
 
+/// A line of JSON that grows member by member.
+struct Line<'a>(&'a mut Vec<u8>);
+
+type Written<T = ()> = Result<T, String>;
+
 impl Pen {
-    /// The record at this place.
-    pub(super) fn write(&self, seq: u64, draft: &Draft) -> Result<String, String> {
-        let line = match draft {
-            Draft::Fact(fact, began) => return self.fact(seq, fact, *began),
-            Draft::Own(own, reason) => Line { reason: Some(reason), ..self.line(seq, now(), own.as_str()) },
-        };
-        serde_json::to_string(&line).map_err(|e| e.to_string())
-    }
-
-    fn fact(&self, seq: u64, fact: &Fact, began: Option<u64>) -> Result<String, String> {
-        let reason = fact.reason.as_deref().map(|reason| clean(fact, reason));
-        let line = Line {
-            caller: fact.caller.as_ref().map(|caller| caller.as_str()),
-            session: fact.session,
-            server: fact.server.as_ref().map(|server| server.as_str()),
-            tool: fact.tool.as_ref().map(Named::raw),
-            decision: fact.verdict.map(Verdict::as_str),
-            rule: fact.rule.as_deref(),
-            outcome: fact.outcome,
-            took_us: fact.took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
-            arguments: fact.arguments.as_ref().map(|arguments| self.arguments(arguments)),
-            reason: reason.as_deref(),
-            began,
-            ..self.line(seq, micros(fact.at), fact.kind.as_str())
-        };
-        serde_json::to_string(&line).map_err(|e| e.to_string())
-    }
-
-    fn line<'a>(&'a self, seq: u64, at: u64, kind: &'a str) -> Line<'a> {
-        Line {
-            seq,
-            at,
-            kind,
-            run: &self.run,
-            caller: None,
-            session: None,
-            server: None,
-            tool: None,
-            decision: None,
-            rule: None,
-            outcome: None,
-            took_us: None,
-            arguments: None,
-            reason: None,
-            began: None,
+    /// The record at this place, alone in `line`.
+    pub(super) fn write(&self, line: &mut Vec<u8>, seq: u64, draft: &Draft) -> Written {
+        match draft {
+            Draft::Fact(fact, began) => {
+                let mut line = self.fact(line, seq, fact.kind, fact)?;
+                line.member(r#","began":"#, *began)?;
+                line.end()
+            }
+            Draft::Own(own, reason) => {
+                let mut line = self.line(line, seq, now(), own.as_str())?;
+                line.member(r#","reason":"#, Some(reason))?;
+                line.end()
+            }
         }
     }
 
-    fn arguments(&self, arguments: &Arguments) -> Shown {
-        let shown = (!self.digest_only).then(|| arguments.to_shown()).flatten();
-        Shown { sha256: hex(&arguments.digest()), size: arguments.size(), shown }
+    /// The record of a call that is under way, alone in `line`.
+    pub(super) fn begin(&self, line: &mut Vec<u8>, seq: u64, call: &Fact) -> Written {
+        self.fact(line, seq, Kind::Begin, call)?.end()
+    }
+
+    fn fact<'a>(&self, line: &'a mut Vec<u8>, seq: u64, kind: Kind, fact: &Fact) -> Written<Line<'a>> {
+        let mut line = self.line(line, seq, micros(fact.at), kind.as_str())?;
+        line.member(r#","caller":"#, fact.caller.as_ref().map(|caller| caller.as_str()))?;
+        line.member(r#","session":"#, fact.session)?;
+        line.member(r#","server":"#, fact.server.as_ref().map(|server| server.as_str()))?;
+        line.member(r#","tool":"#, fact.tool.as_ref().map(Named::raw))?;
+        line.member(r#","decision":"#, fact.verdict.map(Verdict::as_str))?;
+        line.member(r#","rule":"#, fact.rule.as_deref())?;
+        line.member(r#","outcome":"#, fact.outcome)?;
+        let took = fact.took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        line.member(r#","took_us":"#, took)?;
+        if let Some(arguments) = &fact.arguments {
+            line.raw(br#","arguments":{"sha256":""#);
+            line.raw(&hex_digits(&arguments.digest()));
+            line.member(r#"","size":"#, Some(arguments.size()))?;
+            if let Some(shown) = (!self.digest_only).then(|| arguments.to_shown()).flatten() {
+                line.raw(br#","shown":"#);
+                line.raw(shown.as_bytes());
+            }
+            line.raw(b"}");
+        }
+        let reason = fact.reason.as_deref().map(|reason| clean(fact, reason));
+        line.member(r#","reason":"#, reason)?;
+        Ok(line)
+    }
+
+    fn line<'a>(&self, line: &'a mut Vec<u8>, seq: u64, at: u64, kind: &str) -> Written<Line<'a>> {
+        line.clear();
+        let mut line = Line(line);
+        line.member(r#"{"seq":"#, Some(seq))?;
+        // Microseconds since 1970.
+        line.member(r#","at":"#, Some(at))?;
+        line.member(r#","kind":"#, Some(kind))?;
+        // Which process: the numbers of sessions are its own.
+        line.member(r#","run":"#, Some(&self.run))?;
+        Ok(line)
+    }
+}
+
+// === impl Line ===
+
+impl Line<'_> {
+    /// What is JSON already.
+    fn raw(&mut self, json: &[u8]) {
+        self.0.extend_from_slice(json);
+    }
+
+    /// A member, if there is one. The key comes with everything around it.
+    fn member(&mut self, key: &str, value: Option<impl Serialize>) -> Written {
+        let Some(value) = value else { return Ok(()) };
+        self.raw(key.as_bytes());
+        serde_json::to_writer(&mut *self.0, &value).map_err(|e| e.to_string())
+    }
+
+    fn end(mut self) -> Written {
+        self.raw(b"}");
+        Ok(())
     }
 }
 

@@ -68,7 +68,7 @@ impl Log {
             let said: Said = serde_json::from_str(record).unwrap_or_default();
             let link = Link { seq, hash };
             let own = |own: Own| said.kind == own.as_str();
-            let fits = before.next(seq, record) == link && said.seq == seq;
+            let fits = before.next(seq, record.as_bytes()) == link && said.seq == seq;
             if seq != before.seq + 1 && !(fits && own(Own::Gap)) {
                 seen.findings.push(Finding::Missing(before.seq + 1, seq - 1));
             } else if !fits {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::chain::{Link, START, hex};
 use super::database::{self, words};
@@ -16,7 +16,7 @@ use super::head::{Head, HeadFile, beside};
 use super::record::{Draft, Own, Pen};
 use super::{AuditOptions, GROUP, SYNC};
 use crate::error::{Error, Result as Answer};
-use crate::event::{End, Fact, Facts, Kind, News};
+use crate::event::{End, Fact, Facts, News};
 use crate::policy::Live;
 
 /// How long is waited before what could not be written is tried again.
@@ -38,10 +38,14 @@ pub(super) struct Writer {
     pen: Pen,
     open: Option<Open>,
     /// Calls that are under way.
-    calls: HashMap<u64, Begun>,
-    /// Those of them that are not on record yet.
+    calls: HashMap<u64, Begun, foldhash::fast::RandomState>,
+    /// Those of them that came with the last group. Most have ended when the next is written.
     fresh: Vec<u64>,
+    /// Those that came before it, and are not on record yet.
+    due: Vec<u64>,
     drafts: Vec<Draft>,
+    /// Room for a record.
+    line: Vec<u8>,
     /// Since when something is written that a loss of power would take.
     unsynced: Option<Instant>,
     looked: Option<Instant>,
@@ -74,9 +78,11 @@ impl Writer {
             facts,
             pen,
             open: None,
-            calls: HashMap::new(),
+            calls: HashMap::default(),
             fresh: Vec::new(),
+            due: Vec::new(),
             drafts: Vec::new(),
+            line: Vec::new(),
             unsynced: None,
             looked: None,
         };
@@ -88,14 +94,21 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut failures = 0;
         loop {
-            let idle = if failures > 0 { Some(RETRY) } else { self.unsynced.map(|_| SYNC) };
-            let mut batch = self.facts.take(GROUP, idle);
+            let mut batch = match failures {
+                0 if !self.fresh.is_empty() => self.facts.gather(GROUP),
+                0 => self.facts.take(GROUP, self.unsynced.map(|_| SYNC)),
+                _ => self.facts.take(GROUP, Some(RETRY)),
+            };
+            self.due.append(&mut self.fresh);
             if batch.lost > 0 {
                 let words = format!("{} facts could not be kept: there were too many at once", batch.lost);
                 self.drafts.push(Draft::Own(Own::Dropped, words));
             }
             batch.news.drain(..).for_each(|news| self.draft(news));
             let in_haste = !batch.waiting.is_empty() || batch.last;
+            if in_haste {
+                self.due.append(&mut self.fresh);
+            }
             let written = self.commit().and_then(|()| self.sync(in_haste));
             self.facts.tell(written.as_ref().err().map(String::as_str));
             for waiting in batch.waiting {
@@ -136,7 +149,9 @@ impl Writer {
 
     /// Writes everything that waits, whole or not at all.
     fn commit(&mut self) -> Written<()> {
-        self.fresh.retain(|number| self.calls.contains_key(number));
+        let under_way = |number: &u64| self.calls.contains_key(number);
+        self.fresh.retain(under_way);
+        self.due.retain(under_way);
         let mut open = match self.open.take() {
             Some(open) if database::identity(&self.path).is_ok_and(|now| now == open.identity) => open,
             Some(_) => return Err("the file was taken away, or another was put in its place".into()),
@@ -146,10 +161,10 @@ impl Writer {
         self.pen.digest_only = options.digest_only;
         let due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK);
         let prunes = due && (options.keep_for.is_some() || options.keep_size.is_some());
-        if !self.drafts.is_empty() || !self.fresh.is_empty() || prunes {
+        if !self.drafts.is_empty() || !self.due.is_empty() || prunes {
             let (link, begun) = self.write(&mut open, prunes)?;
             self.facts.give_back(self.drafts.drain(..).filter_map(Draft::into_fact));
-            self.fresh.clear();
+            self.due.clear();
             for (number, record) in begun {
                 if let Some(call) = self.calls.get_mut(&number) {
                     call.record = Some(record);
@@ -168,15 +183,16 @@ impl Writer {
         let behaviour = TransactionBehavior::Immediate;
         let change = open.database.transaction_with_behavior(behaviour).map_err(words)?;
         let last = last(&change).map_err(words)?;
-        let mut chain = Chain { change: &change, pen: &self.pen, last, seq: last.seq.max(given) };
+        let insert = change.prepare_cached(INSERT).map_err(words)?;
+        let (pen, line) = (&self.pen, &mut self.line);
+        let mut chain = Chain { insert, pen, line, last, seq: last.seq.max(given) };
         for draft in &self.drafts {
             chain.add(draft)?;
         }
-        let mut begun = Vec::with_capacity(self.fresh.len());
-        for number in &self.fresh {
+        let mut begun = Vec::with_capacity(self.due.len());
+        for number in &self.due {
             if let Some(call) = self.calls.get(number) {
-                let fact = Box::new(Fact { kind: Kind::Begin, ..Fact::clone(&call.fact) });
-                begun.push((*number, chain.add(&Draft::Fact(fact, None))?));
+                begun.push((*number, chain.begin(&call.fact)?));
             }
         }
         if prunes {
@@ -187,6 +203,7 @@ impl Writer {
             self.looked = (!more).then(Instant::now);
         }
         let end = chain.last;
+        drop(chain);
         change.commit().map_err(words)?;
         Ok((end, begun))
     }
@@ -228,30 +245,44 @@ impl Writer {
         }
         // The journal has no locks that would go when it is closed. Where there is none, all is in the file, synced.
         match File::open(beside(&self.path, "-wal")).and_then(|journal| journal.sync_data()) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.to_string()),
-            _ => {
-                self.unsynced = None;
-                Ok(())
-            }
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.to_string()),
+            _ => {}
         }
+        // Whoever waits does so for the records. An older head is in the chain as well.
+        if let Some(open) = self.open.as_ref().filter(|_| !in_haste) {
+            open.head.sync().map_err(|e| format!("its head cannot be written: {e}"))?;
+        }
+        self.unsynced = None;
+        Ok(())
     }
 }
 
 /// The chain while a group is added to it.
 struct Chain<'a> {
-    change: &'a Transaction<'a>,
+    insert: CachedStatement<'a>,
     pen: &'a Pen,
+    /// The record that is being written.
+    line: &'a mut Vec<u8>,
     last: Link,
     seq: u64,
 }
 
 impl Chain<'_> {
     fn add(&mut self, draft: &Draft) -> Written<u64> {
+        self.pen.write(self.line, self.seq + 1, draft)?;
+        self.insert()
+    }
+
+    fn begin(&mut self, call: &Fact) -> Written<u64> {
+        self.pen.begin(self.line, self.seq + 1, call)?;
+        self.insert()
+    }
+
+    fn insert(&mut self) -> Written<u64> {
         self.seq += 1;
-        let record = self.pen.write(self.seq, draft)?;
-        self.last = self.last.next(self.seq, &record);
-        let mut insert = self.change.prepare_cached(INSERT).map_err(words)?;
-        insert.execute((number(self.seq), &record, &self.last.hash[..])).map_err(words)?;
+        self.last = self.last.next(self.seq, self.line);
+        let record = std::str::from_utf8(self.line).map_err(|e| e.to_string())?;
+        self.insert.execute((number(self.seq), record, &self.last.hash[..])).map_err(words)?;
         Ok(self.seq)
     }
 }

@@ -283,28 +283,34 @@ async fn exh_05_a_log_that_cannot_be_opened_keeps_the_host_from_starting() {
 
 #[tokio::test]
 async fn l95_a_call_that_is_under_way_is_on_record_before_it_ends() {
-    let files = folder();
-    let (log, go, seen) = (log_in(&files), at(&files, "go"), at(&files, "seen"));
-    let script = Puppet::new()
-        .plain_tool("echo")
-        .log(&seen)
-        .on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]);
-    let (host, audit) = audited(&log, quick().server(puppet("pup", &script))).await;
-    let calling = tokio::spawn({
-        let host = host.clone();
-        async move { host.call("pup_echo", json!({})).await }
-    });
-    until("it was sent", || count(&received(&seen), "tools/call") == 1).await;
-    audit.flush().await.unwrap();
-    let begun =
-        Log::open(&log).unwrap().search(&Search { kind: Some("begin".into()), ..Search::default() }).unwrap();
-    let [begun] = &begun[..] else { panic!("{begun:?}") };
-    std::fs::write(&go, "").unwrap();
-    assert!(calling.await.unwrap().success);
-    host.close().await;
-    let calls = of_kind(&records(&log), "call");
-    assert_eq!(calls.len(), 1);
-    assert_eq!(calls[0]["began"], begun.seq);
+    for in_haste in [true, false] {
+        let files = folder();
+        let (log, go, seen) = (log_in(&files), at(&files, "go"), at(&files, "seen"));
+        let script = Puppet::new()
+            .plain_tool("echo")
+            .log(&seen)
+            .on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]);
+        let (host, audit) = audited(&log, quick().server(puppet("pup", &script))).await;
+        let calling = tokio::spawn({
+            let host = host.clone();
+            async move { host.call("pup_echo", json!({})).await }
+        });
+        until("it was sent", || count(&received(&seen), "tools/call") == 1).await;
+        let wanted = Search { kind: Some("begin".into()), ..Search::default() };
+        let begun = || Log::open(&log).unwrap().search(&wanted).unwrap();
+        if in_haste {
+            audit.flush().await.unwrap();
+        } else {
+            until("it is on record by itself", || !begun().is_empty()).await;
+        }
+        let [begun] = &begun()[..] else { panic!("not one") };
+        std::fs::write(&go, "").unwrap();
+        assert!(calling.await.unwrap().success);
+        host.close().await;
+        let calls = of_kind(&records(&log), "call");
+        assert_eq!(calls.len(), 1);
+        assert_eq!(calls[0]["began"], begun.seq);
+    }
 }
 
 #[tokio::test]
