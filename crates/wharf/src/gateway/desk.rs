@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::apps::{self, Apps};
+use super::bench::Benches;
 use super::capabilities::{self, Capabilities};
 use super::clock::Clock;
 use super::ending::Ending;
@@ -66,6 +67,8 @@ pub(super) struct Desk {
     pub(super) apps: Apps,
     pub(super) ending: Ending,
     pub(super) clock: Clock,
+    /// Where requests are worked on.
+    pub(super) benches: Benches,
     /// How much callers may ask for.
     pub(super) gate: Gate,
     /// What was turned away at the door.
@@ -120,6 +123,7 @@ impl Desk {
             apps: Apps::default(),
             ending: Ending::default(),
             clock: Clock::new(),
+            benches: Benches::default(),
             gate: Gate::default(),
             rejections: Rejections::default(),
             tracer: None,
@@ -197,7 +201,7 @@ impl Desk {
         capabilities::written(self.capabilities.of(scope).await, era)
     }
 
-    /// Answers one request. The work is put aside, so that it is not moved around with whoever waits for it.
+    /// Answers one request. What few requests need is put aside, so that the others need no room for it.
     pub(super) async fn answer(
         &self,
         scope: &Session,
@@ -210,7 +214,7 @@ impl Desk {
                 let known = Box::pin(scope.known_tools()).await;
                 self.lists.tools(&known.snapshot, apps::are_known(visit), params)
             }
-            method::TOOLS_CALL => Box::pin(self.call(scope, params, visit)).await,
+            method::TOOLS_CALL => self.call(scope, params, visit).await,
             _ => Box::pin(self.offered(scope, method, params, visit)).await,
         };
         if let Some(trip) = &visit.trip {
@@ -306,6 +310,7 @@ impl Desk {
     }
 
     async fn recycle(&self) {
+        self.benches.clear();
         let (kept, left): (Vec<Session>, Vec<Session>) = {
             let mut scopes = self.scopes();
             // Whoever holds one may hear news through it, which come only where the next request goes, too.

@@ -14,8 +14,10 @@ use tokio::sync::watch;
 
 use super::accept;
 use super::barred::{Bar, Whence};
+use super::bell::Listener;
 use super::body::{self, Reply};
 use super::clock::{Clock, Wait};
+use super::desk::Desk;
 use super::guard;
 use super::h1::{BadBody, Head, Intake, Outlet, Over};
 use super::legacy::Sessions;
@@ -79,6 +81,17 @@ struct Patience {
     heard: bool,
 }
 
+/// What a connection keeps from one request to the next, so that it need not be made for each.
+pub(super) struct Seat<'a> {
+    clock: &'a Clock,
+    /// How long nothing was said to the caller who waits.
+    silence: Wait,
+    /// Whether what the request needs is taken back.
+    listener: Listener<'a>,
+    /// The name that we were called by last, which was one of ours.
+    name: String,
+}
+
 /// One request after the other, until one side has enough.
 async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
@@ -88,6 +101,7 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
     let mut closing = closed.clone();
     let mut stop = pin!(async move { drop(closing.wait_for(|closed| *closed).await) });
     let mut patience = Patience::new(&door.gateway.desk.clock);
+    let mut seat = Seat::new(&door.gateway.desk);
     let caller = loop {
         let head = tokio::select! {
             biased;
@@ -111,7 +125,8 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
             }
         };
         patience.heard = true;
-        let Some(reply) = door.answer(&head, from, &mut intake, &mut outlet).await else { return };
+        let ends = (&mut intake, &mut outlet);
+        let Some(reply) = door.answer(&head, from, ends, &mut seat).await else { return };
         let is_last = !head.may_go_on() || !intake.is_at_an_end() || closed.has_changed().unwrap_or(true);
         if let Some(caller) = reply.becomes.clone() {
             if outlet.send(reply, Some(&head), true, &mut intake).await.is_err() {
@@ -126,6 +141,7 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
             return;
         }
     };
+    drop(seat);
     let rest = intake.into_rest();
     websocket::converse(&door.gateway, caller, (stream, rest), closed).await;
 }
@@ -148,6 +164,21 @@ impl Patience {
     }
 }
 
+// === impl Seat ===
+
+impl<'a> Seat<'a> {
+    fn new(desk: &'a Desk) -> Self {
+        let clock = &desk.clock;
+        Self { clock, silence: clock.wait(SILENCE), listener: desk.ending.listener(), name: String::new() }
+    }
+
+    /// A request begins: the wait after which its answer does as a stream, and who hears when it must end.
+    pub(super) fn begin(&mut self) -> (&mut Wait, &mut Listener<'a>) {
+        self.clock.restart(&mut self.silence, SILENCE);
+        (&mut self.silence, &mut self.listener)
+    }
+}
+
 // === impl Door ===
 
 impl Door {
@@ -156,11 +187,11 @@ impl Door {
         &self,
         head: &Head,
         from: Option<IpAddr>,
-        intake: &mut Intake<'_>,
-        outlet: &mut Outlet<'_>,
+        (intake, outlet): (&mut Intake<'_>, &mut Outlet<'_>),
+        seat: &mut Seat<'_>,
     ) -> Option<Reply> {
         let settings = &self.gateway.settings;
-        let caller = match self.wanted(head, from).await {
+        let caller = match self.wanted(head, from, &mut seat.name).await {
             Wanted::Nothing(reply) => return Some(reply),
             Wanted::Message(caller) => caller,
         };
@@ -170,7 +201,7 @@ impl Door {
             Err(bad) => return Some(self.refuse(bad)),
         };
         // Large, so it is not moved into what waits for both.
-        let mut work = pin!(self.take(head, caller, frame));
+        let mut work = pin!(self.take(head, caller, frame, seat));
         tokio::select! {
             biased;
             reply = &mut work => Some(reply),
@@ -179,10 +210,10 @@ impl Door {
     }
 
     /// Who is let in, and what for. Nothing of the body was looked at.
-    async fn wanted(&self, head: &Head, from: Option<IpAddr>) -> Wanted {
+    async fn wanted(&self, head: &Head, from: Option<IpAddr>, known: &mut String) -> Wanted {
         let settings = &self.gateway.settings;
         let turn_away = |bar| self.gateway.desk.gate.turn_away(Whence::address(from), bar);
-        if let Err((status, why)) = guard::check(head, settings) {
+        if let Err((status, why)) = guard::check(head, settings, known) {
             metrics::count(&self.gateway.desk.rejections.guard);
             turn_away(Bar::Address(why));
             return Wanted::Nothing(body::plain(status, why));
@@ -262,7 +293,7 @@ impl Door {
     }
 
     /// Takes what a caller has sent.
-    async fn take(&self, head: &Head, caller: Guest, frame: Bytes) -> Reply {
+    async fn take(&self, head: &Head, caller: Guest, frame: Bytes, seat: &mut Seat<'_>) -> Reply {
         if head.path() == "/messages" {
             // A message for a stream, which is also where the answer goes.
             return Box::pin(self.streams.take(head.query(), &caller, frame)).await;
@@ -275,16 +306,14 @@ impl Door {
                 return *refused;
             }
         };
-        let (desk, modern) = (Arc::clone(&self.gateway.desk), is_modern(head));
+        let (desk, modern) = (&self.gateway.desk, is_modern(head));
         match message {
             Message::Request { id, method, params } => {
                 let asked = Asked::new(id, method, params);
                 if modern || asked.is_modern() {
-                    return asked.with_head(head).over_http(desk, caller, head).await;
+                    return asked.over_http(desk, caller, head, seat).await;
                 }
-                let Asked { id, method, params, .. } = asked;
-                let request = Message::Request { id, method, params };
-                Box::pin(self.sessions.take(desk, caller, head, request)).await
+                Box::pin(self.sessions.answer(desk, caller, head, asked)).await
             }
             Message::Notification { .. } if modern => body::accepted(),
             Message::Response { .. } if modern => {
@@ -292,11 +321,13 @@ impl Door {
                     RpcError::new(code::INVALID_REQUEST, "a caller of this revision sends no responses");
                 body::refuse(StatusCode::BAD_REQUEST, &error)
             }
-            message => Box::pin(self.sessions.take(desk, caller, head, message)).await,
+            message => self.sessions.hear(&caller, head, message),
         }
     }
 }
 
+/// After so much silence the answer begins as a stream, so that nobody on the way takes it for lost.
+const SILENCE: Duration = Duration::from_secs(5);
 const TOO_LATE: &str = "the request took too long to arrive";
 
 /// Whether a message is sent in a way that is read here.

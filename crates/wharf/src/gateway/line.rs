@@ -47,24 +47,29 @@ enum Goal {
 
 impl Line {
     /// A line, and its other end.
-    pub(super) fn new(guest: &Guest) -> (Self, NotesRead) {
+    pub(super) fn new(guest: Guest) -> (Self, NotesRead) {
         let (notes, read) = notes();
         (Self::of(Goal::Notes(notes), guest), read)
     }
 
     /// Over a channel that others use too.
     pub(super) fn over(notes: mpsc::Sender<Vec<u8>>, guest: &Guest) -> Self {
-        Self::of(Goal::Channel(notes), guest)
+        Self::of(Goal::Channel(notes), guest.clone())
     }
 
     /// Over a stream that can be read on after a break.
     pub(super) fn through(reel: Arc<Reel>, guest: &Guest) -> Self {
-        Self::of(Goal::Reel(reel), guest)
+        Self::of(Goal::Reel(reel), guest.clone())
     }
 
-    fn of(goal: Goal, guest: &Guest) -> Self {
+    fn of(goal: Goal, guest: Guest) -> Self {
         let way = Mutex::new(Way { goal, token: None });
-        Self(Arc::new(Inner { way, guest: guest.clone(), doing: OnceLock::new() }))
+        Self(Arc::new(Inner { way, guest, doing: OnceLock::new() }))
+    }
+
+    /// Who is at the other end.
+    pub(super) fn caller(&self) -> &CallerName {
+        self.0.guest.name()
     }
 
     /// Says what the request is about, before it is judged whether that is given.

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
 
+use super::bench::{Edge, Job};
 use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
 use super::h1::Head;
-use super::http::VERSION;
+use super::http::{Seat, VERSION};
 use super::limits;
 use super::line::Line;
 use super::mirrored::{Mirrored, decoded};
@@ -39,8 +39,6 @@ pub(super) struct Asked {
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// After so much silence the answer begins as a stream, so that nobody on the way takes it for lost.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a list may be kept by whoever got it.
 const LIST_TTL_MS: u64 = 5_000;
 /// Whatever a server says.
@@ -64,51 +62,75 @@ impl Asked {
     }
 
     /// Answers it over HTTP. The status says what the protocol wants it to say.
-    pub(super) async fn over_http(self, desk: Arc<Desk>, caller: Guest, head: &Head) -> Reply {
+    pub(super) async fn over_http(
+        self,
+        desk: &Arc<Desk>,
+        caller: Guest,
+        head: &Head,
+        seat: &mut Seat<'_>,
+    ) -> Reply {
         if let Err(error) = self.check_headers(head).and_then(|()| self.check_meta()) {
             return body::message(StatusCode::BAD_REQUEST, response_error(&self.id, &error));
         }
-        let (line, notes) = Line::new(&caller);
-        let mirrored = Mirrored::of(head);
-        let patience = desk.clock.wait(PATIENCE);
-        let mut work = Box::pin(async move {
-            let result = desk.or_over(&line, self.result(&desk, &caller, &line, Some(&mirrored))).await;
-            (self, result)
-        });
-        let first = tokio::select! {
+        let (id, (line, notes)) = (self.id.clone(), Line::new(caller));
+        let edge = Edge::Modern(Some(Mirrored::of(head)));
+        let asked = self.with_head(head);
+        let mut work = Job { desk: Arc::clone(desk), asked, line: line.clone(), edge }.start();
+        let (silence, listener) = seat.begin();
+        let result = tokio::select! {
             biased;
-            (asked, result) = &mut work => match notes.take() {
-                None => return whole(&asked, result),
+            result = &mut work => Err(result),
+            error = desk.over(listener, &line) => Err(Err(error)),
+            note = notes.next() => Ok(note.map(|note| body::first_event(&note))),
+            () = silence => Ok(None),
+        };
+        match result {
+            Ok(first) => {
+                let desk = Arc::clone(desk);
+                let last: Work = Box::pin(async move { written(&id, desk.or_over(&line, work).await) });
+                body::events(first, notes, Some(last))
+            }
+            Err(result) => match notes.take() {
+                None => whole(&id, result),
                 // What was said on the way comes first, however soon the end came.
                 Some(note) => {
-                    let last: Work = Box::pin(std::future::ready(asked.written(result)));
-                    return body::events(Some(body::first_event(&note)), notes, Some(last));
+                    let last: Work = Box::pin(std::future::ready(written(&id, result)));
+                    body::events(Some(body::first_event(&note)), notes, Some(last))
                 }
             },
-            note = notes.next() => note.map(|note| body::first_event(&note)),
-            () = patience => None,
-        };
-        let work: Work = Box::pin(async move {
-            let (asked, result) = work.await;
-            asked.written(result)
-        });
-        body::events(first, notes, Some(work))
+        }
     }
 
     /// Answers it over a pipe.
-    pub(super) async fn over_pipe(&self, desk: &Arc<Desk>, caller: &CallerName, line: &Line) -> Pieces {
-        let result = match self.check_meta() {
-            Ok(()) => desk.or_over(line, self.result(desk, caller, line, None)).await,
-            Err(error) => Err(error),
+    pub(super) fn over_pipe(
+        self,
+        desk: Arc<Desk>,
+        line: Line,
+    ) -> impl Future<Output = Pieces> + Send + 'static {
+        let (id, checked) = (self.id.clone(), self.check_meta());
+        let start = |()| {
+            let (desk, line, edge) = (Arc::clone(&desk), line.clone(), Edge::Modern(None));
+            Job { desk, asked: self, line, edge }.start()
         };
-        result.unwrap_or_else(|error| self.written(Err(error)).into())
+        let work = checked.map(start);
+        async move {
+            let result = match work {
+                Ok(work) => desk.or_over(&line, work).await,
+                Err(error) => Err(error),
+            };
+            result.unwrap_or_else(|error| response_error(&id, &error).into())
+        }
     }
 
-    fn written(&self, result: Result<Pieces, RpcError>) -> Vec<u8> {
-        match result {
-            Ok(message) => message.into_line(),
-            Err(error) => response_error(&self.id, &self.in_this_era(error)),
-        }
+    /// The work of it, to its answer.
+    pub(super) async fn answered(
+        &self,
+        desk: &Arc<Desk>,
+        line: &Line,
+        mirrored: Option<&Mirrored>,
+    ) -> Result<Pieces, RpcError> {
+        let result = self.result(desk, line.caller(), line, mirrored).await;
+        result.map_err(|error| self.in_this_era(error))
     }
 
     /// The answer with a result in the words of this era.
@@ -294,20 +316,27 @@ impl Asked {
     }
 }
 
-fn whole(asked: &Asked, result: Result<Pieces, RpcError>) -> Reply {
+fn written(id: &Json, result: Result<Pieces, RpcError>) -> Vec<u8> {
+    match result {
+        Ok(message) => message.into_line(),
+        Err(error) => response_error(id, &error),
+    }
+}
+
+fn whole(id: &Json, result: Result<Pieces, RpcError>) -> Reply {
     let error = match result {
         Ok(message) => return body::pieces(message),
         Err(error) => error,
     };
     if limits::retry_after(&error).is_some() {
-        return body::overloaded(&asked.id, &error);
+        return body::overloaded(id, &error);
     }
     let status = match error.code {
         code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
         number if code::is_modern(number) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     };
-    body::message(status, asked.written(Err(error)))
+    body::message(status, response_error(id, &error))
 }
 
 async fn discovered(desk: &Desk, scope: &Session) -> Json {

@@ -120,9 +120,8 @@ impl Pipe {
         let desk = Arc::clone(&self.gateway.desk);
         let line = Line::over(self.out.clone(), &self.caller);
         if asked.is_modern() {
-            let (id, caller) = (asked.id.clone(), self.caller.clone());
-            let work = async move { asked.over_pipe(&desk, &caller, &line).await };
-            self.modern.start_into(&id, work, self.out.clone());
+            let id = asked.id.clone();
+            self.modern.start_into(&id, asked.over_pipe(desk, line), self.out.clone());
             return Ok(());
         }
         if asked.method == method::INITIALIZE {
