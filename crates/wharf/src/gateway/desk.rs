@@ -236,8 +236,8 @@ impl Desk {
 
     async fn call(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
         let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
-        let [name, arguments] = params.pick(["name", "arguments"]);
-        let name = name.as_ref().and_then(Json::text).ok_or_else(|| invalid("`name` must be a string"))?;
+        let (name, arguments) = (visit.name.as_ref(), visit.arguments.as_ref());
+        let name = name.and_then(Json::text).ok_or_else(|| invalid("`name` must be a string"))?;
         let snapshot = scope.snapshot();
         let (name, route) = match snapshot.route(&name) {
             // An app knows its server's tools by the names that the server gave them.
@@ -260,7 +260,7 @@ impl Desk {
         }
         if let Some(mirrored) = &visit.mirrored {
             match route {
-                Some(route) => mirrored.check_at(route, arguments.as_ref())?,
+                Some(route) => mirrored.check_at(route, arguments)?,
                 None => Box::pin(mirrored.check(scope, Some(params))).await?,
             }
         }
@@ -269,7 +269,7 @@ impl Desk {
             visit.line.is_for(scope, &route.server, Some(&route.tool.name));
         }
         let _pass = self.gate.enter(scope.agent(), server.as_ref()).await?;
-        let arguments = arguments.unwrap_or_else(Json::empty_object);
+        let arguments = arguments.cloned().unwrap_or_else(Json::empty_object);
         let mut report = |progress: Progress| visit.line.progress(&progress);
         let on_progress = visit.reports.then_some(&mut report as OnProgress<'_>);
         let relayed = Some(Arc::clone(&visit.relayed));

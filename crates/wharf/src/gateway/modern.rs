@@ -13,7 +13,7 @@ use super::h1::Head;
 use super::http::{Seat, VERSION};
 use super::limits;
 use super::line::Line;
-use super::mirrored::{Mirrored, decoded};
+use super::mirrored::{Mirrored, decoded, is_coded};
 use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::stay::Guest;
@@ -280,9 +280,10 @@ impl Asked {
 
     fn check_meta(&self) -> Result<(), RpcError> {
         let missing = |key: &str| invalid(&format!("`_meta` must have `{key}`"));
-        let version = self.aside.version.as_ref().and_then(Json::text);
-        let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
-        if version != Revision::NEWEST_MODERN.as_str() {
+        let version = self.aside.version.as_ref();
+        if !version.is_some_and(|version| says(version, Revision::NEWEST_MODERN.as_str())) {
+            let version = version.and_then(Json::text);
+            let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
             let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
             let error = RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version");
             return Err(RpcError { data: Some(Json::of(&data)), ..error });
@@ -297,23 +298,36 @@ impl Asked {
 
     /// Whoever stands in between routes by the headers: they must not lie.
     fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
-        if let Some(version) = self.aside.version.as_ref().and_then(Json::text) {
+        if let Some(version) = &self.aside.version
+            && !head.one(VERSION).is_some_and(|told| says(version, told))
+            && let Some(version) = version.text()
+        {
             same(head, VERSION, &version, |v| Some(v.into()))?;
         }
         same(head, METHOD, &self.method, |v| Some(v.into()))?;
-        let key = match self.method.as_str() {
-            method::TOOLS_CALL | method::PROMPTS_GET => "name",
-            method::RESOURCES_READ => "uri",
-            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => "taskId",
-            _ => return Ok(()),
+        let id;
+        let name = match self.method.as_str() {
+            method::TOOLS_CALL | method::PROMPTS_GET => self.aside.name.as_ref(),
+            method::RESOURCES_READ => self.aside.uri.as_ref(),
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
+                id = self.params.as_ref().and_then(|params| params.member("taskId"));
+                id.as_ref()
+            }
+            _ => None,
         };
-        let name = self.params.as_ref().and_then(|p| p.member(key));
-        match name.as_ref().and_then(Json::text) {
-            Some(name) => same(head, NAME, &name, decoded),
-            // What the body lacks is told by whoever reads it.
-            None => Ok(()),
+        // What the body lacks is told by whoever reads it.
+        let Some(name) = name else { return Ok(()) };
+        if head.one(NAME).is_some_and(|told| !is_coded(told) && says(name, told)) {
+            return Ok(());
         }
+        name.text().map_or(Ok(()), |name| same(head, NAME, &name, decoded))
     }
+}
+
+/// Whether a value is this text, by its bytes alone. One that is written in another way may be it all the same.
+fn says(value: &Json, text: &str) -> bool {
+    let inner = value.bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    inner == Some(text.as_bytes()) && !text.as_bytes().contains(&b'\\')
 }
 
 fn written(id: &Json, result: Result<Pieces, RpcError>) -> Vec<u8> {
