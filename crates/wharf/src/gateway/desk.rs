@@ -50,6 +50,8 @@ pub(super) struct Desk {
     pub(super) info: Json,
     /// The same as the modern era says it with every result: `_meta` with nothing else in it.
     pub(super) signature: Members,
+    /// How the modern era says that a result is one.
+    pub(super) complete: Members,
     pub(super) instructions: Option<String>,
     lists: Lists,
     pub(super) offers: Offers,
@@ -105,11 +107,14 @@ impl Desk {
         let (mut own, mut signature) = (Members::default(), Members::default());
         own.json(meta::SERVER_INFO, &info);
         signature.object("_meta", &own);
+        let mut complete = Members::default();
+        complete.text("resultType", "complete");
         let number = host.number_gateway();
         Ok(Self {
             host,
             info,
             signature,
+            complete,
             instructions,
             lists: Lists::default(),
             offers: Offers::default(),

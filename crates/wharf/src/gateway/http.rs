@@ -2,9 +2,11 @@
 //!
 //! Limits come first: how many connections, how long a request may take to arrive, how large it may be.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -98,8 +100,8 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
     let from = stream.peer_addr().ok().map(|peer| peer.ip());
     let (reads, writes) = stream.split();
     let (mut intake, mut outlet) = (Intake::new(reads), Outlet::new(writes));
-    let mut closing = closed.clone();
-    let mut stop = pin!(async move { drop(closing.wait_for(|closed| *closed).await) });
+    // Rung behind the stop: what is looked at only then costs the requests before it nothing.
+    let mut stop = door.gateway.desk.ending.listener();
     let mut patience = Patience::new(&door.gateway.desk.clock);
     let mut seat = Seat::new(&door.gateway.desk);
     let caller = loop {
@@ -107,7 +109,7 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
             biased;
             head = intake.head() => head,
             () = patience.is_over() => Err(Over::Late),
-            () = &mut stop => Err(Over::Gone),
+            () = poll_fn(|cx| is_closed(stop.hears(cx), &closed)) => Err(Over::Gone),
         };
         let head = match head {
             Ok(head) => head,
@@ -141,9 +143,15 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
             return;
         }
     };
-    drop(seat);
+    drop((seat, stop));
     let rest = intake.into_rest();
     websocket::converse(&door.gateway, caller, (stream, rest), closed).await;
+}
+
+/// The end of the stop's wait, if it has come since the last look.
+fn is_closed(is_time_to_look: bool, closed: &watch::Receiver<bool>) -> Poll<()> {
+    // Nobody who could say so is the same.
+    if is_time_to_look && closed.has_changed().unwrap_or(true) { Poll::Ready(()) } else { Poll::Pending }
 }
 
 // === impl Patience ===

@@ -133,15 +133,24 @@ impl Asked {
         result.map_err(|error| self.in_this_era(error))
     }
 
-    /// The answer with a result in the words of this era.
+    /// The answer with a result in the words of this era: what kind of result it is, who gave it, and how long it may be
+    /// kept. What a server says of itself is between it and us.
     fn dressed(&self, result: &Json, desk: &Desk, ttl: Option<u64>) -> Pieces {
         if !result.is_object() {
             return response_result(&self.id, result).into();
         }
-        let (first, last) = dress(result, desk, ttl);
+        let [kind, theirs, told] = result.pick(["resultType", "ttlMs", "_meta"]);
+        let nothing = Members::default();
+        let first = if kind.is_none() { &desk.complete } else { &nothing };
+        if ttl.is_none() && told.is_none() {
+            // Nearly every call.
+            return Pieces::response(&self.id, result, &[], (first, &desk.signature));
+        }
+        let complete = kind.is_none_or(|kind| kind.bytes() == "\"complete\"");
+        let last = closing(desk, ttl.filter(|_| complete), theirs, told);
         // A task has a `ttlMs` of its own.
         let left_out: &[&str] = if ttl.is_some() { &["_meta", "ttlMs", "cacheScope"] } else { &["_meta"] };
-        Pieces::response(&self.id, result, left_out, (&first, &last))
+        Pieces::response(&self.id, result, left_out, (first, &last))
     }
 
     /// An error in the words of this era, which has one code less: a resource that is not there is a bad parameter.
@@ -363,21 +372,14 @@ async fn discovered(desk: &Desk, scope: &Session) -> Json {
     result.to_json()
 }
 
-/// What comes before the members of a result, and after them, as this era wants it: what kind of result it is, who
-/// gave it, and how long it may be kept. What a server says of itself is between it and us.
-fn dress(result: &Json, desk: &Desk, ttl: Option<u64>) -> (Members, Members) {
-    let [kind, theirs, told] = result.pick(["resultType", "ttlMs", "_meta"]);
-    let (mut first, mut last) = (Members::default(), Members::default());
-    if kind.is_none() {
-        first.text("resultType", "complete");
-    }
-    let complete = kind.is_none_or(|kind| kind.bytes() == "\"complete\"");
-    if let (Some(ttl), true) = (ttl, complete) {
+/// What comes after the members of a result.
+fn closing(desk: &Desk, ttl: Option<u64>, theirs: Option<Json>, told: Option<Json>) -> Members {
+    let (mut last, mut own) = (Members::default(), Members::default());
+    if let Some(ttl) = ttl {
         // What is kept is each caller's own, whatever its server says: it knows only us, and we may be many.
         let ttl = theirs.and_then(|theirs| theirs.to::<u64>().ok()).unwrap_or(ttl);
         last.number("ttlMs", ttl.min(LONGEST_TTL_MS)).text("cacheScope", "private");
     }
-    let mut own = Members::default();
     if let Some(told) = told {
         own.append_without(&told, &[meta::SERVER_INFO]);
     }
@@ -387,7 +389,7 @@ fn dress(result: &Json, desk: &Desk, ttl: Option<u64>) -> (Members, Members) {
         own.json(meta::SERVER_INFO, &desk.info);
         last.object("_meta", &own);
     }
-    (first, last)
+    last
 }
 
 fn is_question(result: &Json) -> bool {
