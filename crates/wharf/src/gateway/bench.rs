@@ -23,7 +23,7 @@ pub(super) struct Benches(Mutex<Vec<Bench>>);
 /// A request to be answered.
 pub(super) struct Job {
     pub(super) desk: Arc<Desk>,
-    pub(super) asked: Asked,
+    pub(super) asked: Box<Asked>,
     pub(super) line: Line,
     pub(super) edge: Edge,
 }

@@ -317,7 +317,7 @@ impl Door {
         let (desk, modern) = (&self.gateway.desk, is_modern(head));
         match message {
             Message::Request { id, method, params } => {
-                let asked = Asked::new(id, method, params);
+                let asked = Box::new(Asked::new(id, method, params));
                 if modern || asked.is_modern() {
                     return asked.over_http(desk, caller, head, seat).await;
                 }
@@ -366,6 +366,9 @@ fn read(frame: Bytes, settings: &Settings) -> Result<Message, Box<Reply>> {
 
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.
 fn is_modern(head: &Head) -> bool {
+    if head.bytes_of(VERSION) == Some(Revision::NEWEST_MODERN.as_str().as_bytes()) {
+        return true;
+    }
     match head.one(VERSION) {
         Some(version) => Revision::parse(version).is_none_or(|revision| revision > Revision::NEWEST_LEGACY),
         None => head.has(VERSION),
@@ -373,15 +376,17 @@ fn is_modern(head: &Head) -> bool {
 }
 
 fn is_json(head: &Head) -> bool {
+    if head.bytes_of("content-type") == Some(b"application/json") {
+        return true;
+    }
     let kind = head.one("content-type").unwrap_or_default();
-    kind == "application/json"
-        || kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 fn accepts_both(head: &Head) -> bool {
     // What nearly every caller sends.
-    const USUAL: &str = "application/json, text/event-stream";
-    head.one("accept") == Some(USUAL)
+    const USUAL: &[u8] = b"application/json, text/event-stream";
+    head.bytes_of("accept") == Some(USUAL)
         || accepts(head, &["application/json", "application/*"]) && accepts_events(head)
 }
 

@@ -78,7 +78,7 @@ impl Sessions {
         desk: &Arc<Desk>,
         caller: Guest,
         head: &Head,
-        asked: Asked,
+        asked: Box<Asked>,
     ) -> Reply {
         if asked.method == method::INITIALIZE {
             return Box::pin(self.open(desk, &caller, &asked.id, asked.params.as_ref())).await;
@@ -234,7 +234,7 @@ impl Talk {
     pub(super) fn start(
         self: &Arc<Self>,
         desk: Arc<Desk>,
-        asked: Asked,
+        asked: Box<Asked>,
         line: Line,
     ) -> oneshot::Receiver<Pieces> {
         let id = asked.id.clone();
@@ -245,7 +245,7 @@ impl Talk {
     pub(super) fn work(
         self: Arc<Self>,
         desk: Arc<Desk>,
-        asked: Asked,
+        asked: Box<Asked>,
         line: Line,
     ) -> impl Future<Output = Pieces> + Send + 'static {
         let (id, own, edge) = (asked.id.clone(), line.clone(), Edge::Legacy(self));

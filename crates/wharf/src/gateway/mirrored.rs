@@ -78,8 +78,8 @@ fn is_same_number(told: &str, wanted: &str) -> bool {
 const CODED: &str = "=?base64?";
 
 /// Whether a value may mean something else than it says.
-pub(super) fn is_coded(value: &str) -> bool {
-    value.starts_with(CODED)
+pub(super) fn is_coded(value: &[u8]) -> bool {
+    value.starts_with(CODED.as_bytes())
 }
 
 /// A value that plain ASCII cannot spell comes in base64.

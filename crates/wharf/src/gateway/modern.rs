@@ -51,7 +51,7 @@ impl Asked {
     }
 
     /// The same with what its head says beside the matter.
-    pub(super) fn with_head(mut self, head: &Head) -> Self {
+    pub(super) fn with_head(mut self: Box<Self>, head: &Head) -> Box<Self> {
         self.carried = Carried::of(head);
         self
     }
@@ -63,7 +63,7 @@ impl Asked {
 
     /// Answers it over HTTP. The status says what the protocol wants it to say.
     pub(super) async fn over_http(
-        self,
+        self: Box<Self>,
         desk: &Arc<Desk>,
         caller: Guest,
         head: &Head,
@@ -103,7 +103,7 @@ impl Asked {
 
     /// Answers it over a pipe.
     pub(super) fn over_pipe(
-        self,
+        self: Box<Self>,
         desk: Arc<Desk>,
         line: Line,
     ) -> impl Future<Output = Pieces> + Send + 'static {
@@ -290,7 +290,7 @@ impl Asked {
     fn check_meta(&self) -> Result<(), RpcError> {
         let missing = |key: &str| invalid(&format!("`_meta` must have `{key}`"));
         let version = self.aside.version.as_ref();
-        if !version.is_some_and(|version| says(version, Revision::NEWEST_MODERN.as_str())) {
+        if !version.is_some_and(|version| says(version, Revision::NEWEST_MODERN.as_str().as_bytes())) {
             let version = version.and_then(Json::text);
             let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
             let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
@@ -308,12 +308,14 @@ impl Asked {
     /// Whoever stands in between routes by the headers: they must not lie.
     fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
         if let Some(version) = &self.aside.version
-            && !head.one(VERSION).is_some_and(|told| says(version, told))
+            && !head.bytes_of(VERSION).is_some_and(|told| says(version, told))
             && let Some(version) = version.text()
         {
             same(head, VERSION, &version, |v| Some(v.into()))?;
         }
-        same(head, METHOD, &self.method, |v| Some(v.into()))?;
+        if head.bytes_of(METHOD) != Some(self.method.as_bytes()) {
+            same(head, METHOD, &self.method, |v| Some(v.into()))?;
+        }
         let id;
         let name = match self.method.as_str() {
             method::TOOLS_CALL | method::PROMPTS_GET => self.aside.name.as_ref(),
@@ -326,7 +328,7 @@ impl Asked {
         };
         // What the body lacks is told by whoever reads it.
         let Some(name) = name else { return Ok(()) };
-        if head.one(NAME).is_some_and(|told| !is_coded(told) && says(name, told)) {
+        if head.bytes_of(NAME).is_some_and(|told| !is_coded(told) && says(name, told)) {
             return Ok(());
         }
         name.text().map_or(Ok(()), |name| same(head, NAME, &name, decoded))
@@ -334,9 +336,9 @@ impl Asked {
 }
 
 /// Whether a value is this text, by its bytes alone. One that is written in another way may be it all the same.
-fn says(value: &Json, text: &str) -> bool {
+fn says(value: &Json, text: &[u8]) -> bool {
     let inner = value.bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-    inner == Some(text.as_bytes()) && !text.as_bytes().contains(&b'\\')
+    inner == Some(text) && text.is_ascii() && !text.contains(&b'\\')
 }
 
 fn written(id: &Json, result: Result<Pieces, RpcError>) -> Vec<u8> {

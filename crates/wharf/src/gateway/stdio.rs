@@ -123,7 +123,9 @@ impl Pipe {
             return Ok(());
         }
         match parse_message(frame, self.gateway.settings.limits.depth) {
-            Ok(Message::Request { id, method, params }) => self.answer(Asked::new(id, method, params)).await,
+            Ok(Message::Request { id, method, params }) => {
+                self.answer(Box::new(Asked::new(id, method, params))).await
+            }
             Ok(Message::Notification { method, params }) => {
                 self.modern.hear(&method, params.as_ref());
                 if let Some(talk) = &self.talk {
@@ -145,7 +147,7 @@ impl Pipe {
         }
     }
 
-    async fn answer(&mut self, asked: Asked) -> Result<()> {
+    async fn answer(&mut self, asked: Box<Asked>) -> Result<()> {
         let desk = Arc::clone(&self.gateway.desk);
         let line = Line::over(self.out.clone(), &self.caller);
         if asked.is_modern() {

@@ -191,6 +191,12 @@ impl Head {
         if values.next().is_some() { None } else { self.text(value) }
     }
 
+    /// The bytes of a usual field that stands there once, for whoever only compares them.
+    pub(in crate::gateway) fn bytes_of(&self, name: &str) -> Option<&[u8]> {
+        let which = which(name.as_bytes())?;
+        self.usual[which].filter(|_| self.repeated & (1 << which) == 0).map(|value| self.slice(value))
+    }
+
     /// Whether a field is there, whatever it says.
     pub(in crate::gateway) fn has(&self, name: &str) -> bool {
         match which(name.as_bytes()) {
