@@ -128,9 +128,16 @@ impl ServeArgs {
 
     async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost, has_keys: bool) -> Result<()> {
         if self.stdio {
-            let input = BufReader::new(standard::input());
+            let (input, gateway) = (BufReader::new(standard::input()), gateway.clone());
+            // A task of its own, so that not every message wakes whoever waits for a signal. It ends when this does.
+            let mut serving = tokio::task::JoinSet::new();
+            serving.spawn(async move { gateway.serve_stdio(input, standard::output()).await });
             return tokio::select! {
-                served = gateway.serve_stdio(input, standard::output()) => Ok(served?),
+                served = serving.join_next() => match served {
+                    Some(Ok(served)) => Ok(served?),
+                    Some(Err(error)) => Err(Failure::general(format!("serving has failed: {error}"))),
+                    None => Ok(()),
+                },
                 () = interrupted() => Ok(()),
             };
         }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use super::limits;
-use super::notes::NotesRead;
+use super::line::NotesRead;
 use super::stay::Guest;
 use crate::wire::{Json, Pieces, RpcError, response_error};
 

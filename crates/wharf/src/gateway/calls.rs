@@ -12,7 +12,10 @@ use crate::wire::{Json, Pieces};
 
 /// What is under way, by the ids as they were written. Dropping it ends nothing.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Mutex<HashMap<Bytes, AbortHandle>>);
+pub(super) struct Calls(Mutex<Under>);
+
+/// Of one caller, so by a quick hash.
+type Under = HashMap<Bytes, AbortHandle, foldhash::fast::RandomState>;
 
 // === impl Calls ===
 
@@ -74,7 +77,7 @@ impl Calls {
         self.lock().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, AbortHandle>> {
+    fn lock(&self) -> MutexGuard<'_, Under> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

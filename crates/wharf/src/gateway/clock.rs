@@ -18,8 +18,16 @@ pub(super) struct Clock(Option<Arc<Ticking>>);
 /// A wait. It may be polled by another task each time.
 #[derive(Debug)]
 pub(super) enum Wait {
-    Listed { clock: Arc<Ticking>, due: u64, place: Option<usize> },
+    Listed { clock: Arc<Ticking>, due: u64, place: Option<Kept> },
     Timer(Pin<Box<tokio::time::Sleep>>),
+}
+
+/// A place in the list, and what was put there: as long as that is good, the list need not be looked at.
+#[derive(Debug)]
+pub(super) struct Kept {
+    number: usize,
+    due: u64,
+    waker: Waker,
 }
 
 /// The looks of one thread, counted.
@@ -65,12 +73,16 @@ impl Clock {
     /// Waits so long, and up to two looks longer.
     pub(super) fn wait(&self, time: Duration) -> Wait {
         match &self.0 {
-            Some(clock) => {
-                let looks = u64::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX / 2);
-                let due = clock.looks.load(Ordering::Relaxed) + looks + 2;
-                Wait::Listed { clock: Arc::clone(clock), due, place: None }
-            }
+            Some(clock) => Wait::Listed { clock: Arc::clone(clock), due: clock.due(time), place: None },
             None => Wait::Timer(Box::pin(tokio::time::sleep(time))),
+        }
+    }
+
+    /// Lets a wait begin anew. Its place in the list stays, and whoever waits is woken there for nothing, once.
+    pub(super) fn restart(&self, wait: &mut Wait, time: Duration) {
+        match wait {
+            Wait::Listed { clock, due, .. } => *due = clock.due(time),
+            Wait::Timer(_) => *wait = self.wait(time),
         }
     }
 }
@@ -86,6 +98,12 @@ impl Ticking {
         let looking = Arc::clone(&clock);
         let thread = std::thread::Builder::new().name("wharf-waits".into());
         thread.spawn(move || looking.look_on()).ok().map(|_| clock)
+    }
+
+    /// At which look a wait ends that begins now.
+    fn due(&self, time: Duration) -> u64 {
+        let looks = u64::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX / 2);
+        self.looks.load(Ordering::Relaxed) + looks + 2
     }
 
     fn look_on(&self) {
@@ -121,9 +139,10 @@ impl List {
         self.free.len() == self.places.len()
     }
 
-    fn enter(&mut self, due: u64, waker: Waker) -> usize {
+    /// Puts a waker where it was, or in a place of its own.
+    fn enter(&mut self, at: Option<usize>, due: u64, waker: Waker) -> usize {
         let place = Place { due, waker: Some(waker) };
-        if let Some(number) = self.free.pop() {
+        if let Some(number) = at.or_else(|| self.free.pop()) {
             self.places[number] = place;
             return number;
         }
@@ -141,20 +160,24 @@ impl Future for Wait {
         match &mut *self {
             Self::Timer(timer) => timer.as_mut().poll(cx),
             Self::Listed { clock, due, place } => {
-                if clock.looks.load(Ordering::Relaxed) >= *due {
+                let now = clock.looks.load(Ordering::Relaxed);
+                if now >= *due {
                     return Poll::Ready(());
                 }
-                let mut list = clock.lock();
-                match place {
-                    None => *place = Some(list.enter(*due, cx.waker().clone())),
-                    Some(number) => {
-                        let known = &mut list.places[*number].waker;
-                        if !known.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-                            *known = Some(cx.waker().clone());
-                        }
-                    }
+                let is_good = |kept: &Kept| {
+                    // Not rung yet, and not too late.
+                    now < kept.due && kept.due <= *due && kept.waker.will_wake(cx.waker())
+                };
+                if place.as_ref().is_some_and(is_good) {
+                    return Poll::Pending;
                 }
-                if std::mem::take(&mut list.asleep) {
+                let waker = cx.waker().clone();
+                let mut list = clock.lock();
+                let number = list.enter(place.as_ref().map(|kept| kept.number), *due, waker.clone());
+                let was_asleep = std::mem::take(&mut list.asleep);
+                drop(list);
+                *place = Some(Kept { number, due: *due, waker });
+                if was_asleep {
                     clock.bell.notify_one();
                 }
                 Poll::Pending
@@ -165,7 +188,7 @@ impl Future for Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Self::Listed { clock, place: Some(number), .. } = self {
+        if let Self::Listed { clock, place: Some(Kept { number, .. }), .. } = self {
             let mut list = clock.lock();
             let waker = list.places[*number].waker.take();
             list.free.push(*number);

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::apps::{self, Apps};
+use super::bench::Benches;
 use super::capabilities::{self, Capabilities};
 use super::clock::Clock;
 use super::ending::Ending;
@@ -49,6 +50,8 @@ pub(super) struct Desk {
     pub(super) info: Json,
     /// The same as the modern era says it with every result: `_meta` with nothing else in it.
     pub(super) signature: Members,
+    /// How the modern era says that a result is one.
+    pub(super) complete: Members,
     pub(super) instructions: Option<String>,
     lists: Lists,
     pub(super) offers: Offers,
@@ -66,6 +69,8 @@ pub(super) struct Desk {
     pub(super) apps: Apps,
     pub(super) ending: Ending,
     pub(super) clock: Clock,
+    /// Where requests are worked on.
+    pub(super) benches: Benches,
     /// How much callers may ask for.
     pub(super) gate: Gate,
     /// What was turned away at the door.
@@ -102,11 +107,14 @@ impl Desk {
         let (mut own, mut signature) = (Members::default(), Members::default());
         own.json(meta::SERVER_INFO, &info);
         signature.object("_meta", &own);
+        let mut complete = Members::default();
+        complete.text("resultType", "complete");
         let number = host.number_gateway();
         Ok(Self {
             host,
             info,
             signature,
+            complete,
             instructions,
             lists: Lists::default(),
             offers: Offers::default(),
@@ -120,6 +128,7 @@ impl Desk {
             apps: Apps::default(),
             ending: Ending::default(),
             clock: Clock::new(),
+            benches: Benches::default(),
             gate: Gate::default(),
             rejections: Rejections::default(),
             tracer: None,
@@ -197,7 +206,7 @@ impl Desk {
         capabilities::written(self.capabilities.of(scope).await, era)
     }
 
-    /// Answers one request. The work is put aside, so that it is not moved around with whoever waits for it.
+    /// Answers one request. What few requests need is put aside, so that the others need no room for it.
     pub(super) async fn answer(
         &self,
         scope: &Session,
@@ -210,7 +219,7 @@ impl Desk {
                 let known = Box::pin(scope.known_tools()).await;
                 self.lists.tools(&known.snapshot, apps::are_known(visit), params)
             }
-            method::TOOLS_CALL => Box::pin(self.call(scope, params, visit)).await,
+            method::TOOLS_CALL => self.call(scope, params, visit).await,
             _ => Box::pin(self.offered(scope, method, params, visit)).await,
         };
         if let Some(trip) = &visit.trip {
@@ -232,8 +241,8 @@ impl Desk {
 
     async fn call(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
         let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
-        let [name, arguments] = params.pick(["name", "arguments"]);
-        let name = name.as_ref().and_then(Json::text).ok_or_else(|| invalid("`name` must be a string"))?;
+        let (name, arguments) = (visit.name.as_ref(), visit.arguments.as_ref());
+        let name = name.and_then(Json::text).ok_or_else(|| invalid("`name` must be a string"))?;
         let snapshot = scope.snapshot();
         let (name, route) = match snapshot.route(&name) {
             // An app knows its server's tools by the names that the server gave them.
@@ -256,7 +265,7 @@ impl Desk {
         }
         if let Some(mirrored) = &visit.mirrored {
             match route {
-                Some(route) => mirrored.check_at(route, arguments.as_ref())?,
+                Some(route) => mirrored.check_at(route, arguments)?,
                 None => Box::pin(mirrored.check(scope, Some(params))).await?,
             }
         }
@@ -265,7 +274,7 @@ impl Desk {
             visit.line.is_for(scope, &route.server, Some(&route.tool.name));
         }
         let _pass = self.gate.enter(scope.agent(), server.as_ref()).await?;
-        let arguments = arguments.unwrap_or_else(Json::empty_object);
+        let arguments = arguments.cloned().unwrap_or_else(Json::empty_object);
         let mut report = |progress: Progress| visit.line.progress(&progress);
         let on_progress = visit.reports.then_some(&mut report as OnProgress<'_>);
         let relayed = Some(Arc::clone(&visit.relayed));
@@ -306,6 +315,7 @@ impl Desk {
     }
 
     async fn recycle(&self) {
+        self.benches.clear();
         let (kept, left): (Vec<Session>, Vec<Session>) = {
             let mut scopes = self.scopes();
             // Whoever holds one may hear news through it, which come only where the next request goes, too.

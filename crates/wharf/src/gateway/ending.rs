@@ -1,11 +1,14 @@
 //! The end of a gateway, in two steps: first streams end and calls may, then calls must. And the end of what one caller
 //! does, when what let it in or what it was given is taken back.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Poll;
 
 use tokio::sync::Notify;
 
 use super::barred::{Bar, Whence};
+use super::bell::{Bell, Listener};
 use super::desk::Desk;
 use super::line::Line;
 use super::stay::{Guest, Withdrawn};
@@ -16,7 +19,10 @@ use crate::wire::{Json, RpcError};
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     step: AtomicU8,
+    /// For what waits long.
     changed: Notify,
+    /// For requests.
+    bell: Bell,
 }
 
 const STOPPING: u8 = 1;
@@ -45,7 +51,7 @@ impl Ending {
 
     /// Something was taken back from somebody: whoever has something under way looks whether it was from them.
     pub(super) fn withdraw(&self) {
-        self.changed.notify_waiters();
+        self.tell();
     }
 
     /// Does something now, and whenever something was taken back. Never ends by itself.
@@ -68,24 +74,33 @@ impl Ending {
         }
     }
 
+    /// Whoever hears when a request must end; it may listen for one request after the other.
+    pub(super) fn listener(&self) -> Listener<'_> {
+        self.bell.listener()
+    }
+
     /// Waits until a request must end. `None`: because everything does.
-    async fn until_given_up(&self, line: &Line) -> Option<Withdrawn> {
-        loop {
-            // Before the look: what changes after it is heard.
-            let changed = self.changed.notified();
+    async fn until_given_up(&self, listener: &mut Listener<'_>, line: &Line) -> Option<Withdrawn> {
+        poll_fn(|cx| {
+            if !listener.hears(cx) {
+                return Poll::Pending;
+            }
             if self.step.load(Ordering::Acquire) >= OVER {
-                return None;
+                return Poll::Ready(None);
             }
-            if let Some(withdrawn) = line.withdrawn() {
-                return Some(withdrawn);
-            }
-            changed.await;
-        }
+            line.withdrawn().map_or(Poll::Pending, |withdrawn| Poll::Ready(Some(withdrawn)))
+        })
+        .await
+    }
+
+    fn tell(&self) {
+        self.changed.notify_waiters();
+        self.bell.ring();
     }
 
     fn reach(&self, step: u8) {
         self.step.fetch_max(step, Ordering::AcqRel);
-        self.changed.notify_waiters();
+        self.tell();
     }
 
     async fn until(&self, step: u8) {
@@ -108,24 +123,29 @@ impl Desk {
         line: &Line,
         work: impl Future<Output = Result<T, RpcError>>,
     ) -> Result<T, RpcError> {
-        let given_up = tokio::select! {
+        let mut listener = self.ending.listener();
+        tokio::select! {
             biased;
-            done = work => return done,
-            given_up = self.ending.until_given_up(line) => given_up,
-        };
-        let Some(withdrawn) = given_up else {
-            return Err(ended("cancelled", "the gateway stops, so the call was cancelled"));
+            done = work => done,
+            over = self.over(&mut listener, line) => Err(over),
+        }
+    }
+
+    /// Waits until a request must end, and says why.
+    pub(super) async fn over(&self, listener: &mut Listener<'_>, line: &Line) -> RpcError {
+        let Some(withdrawn) = self.ending.until_given_up(listener, line).await else {
+            return ended("cancelled", "the gateway stops, so the call was cancelled");
         };
         let (caller, server) = line.between();
         self.gate.turn_away(Whence::Caller(caller, server), Bar::Withdrawn(withdrawn));
-        Err(match withdrawn {
+        match withdrawn {
             Withdrawn::Entry => {
                 ended("denied", "the caller's key or token was taken back, so the call was ended")
             }
             Withdrawn::Gift => {
                 ended("denied", "this is not given to the caller any more, so the call was ended")
             }
-        })
+        }
     }
 }
 

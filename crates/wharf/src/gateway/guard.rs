@@ -10,15 +10,27 @@ use http::StatusCode;
 use super::Settings;
 use super::h1::Head;
 
-/// Whether a request was meant for us. The error is what to answer.
-pub(super) fn check(head: &Head, settings: &Settings) -> Result<(), (StatusCode, &'static str)> {
+/// Whether a request was meant for us. The error is what to answer. `known` is the last name that was found to be ours:
+/// nearly every request of a connection is sent to the same.
+pub(super) fn check(
+    head: &Head,
+    settings: &Settings,
+    known: &mut String,
+) -> Result<(), (StatusCode, &'static str)> {
+    let is_known = !known.is_empty() && head.bytes_of("host") == Some(known.as_bytes());
+    if is_known && head.authority().is_none() && !head.has("origin") {
+        return Ok(());
+    }
     let host = head.one("host").ok_or((StatusCode::BAD_REQUEST, "one Host header is needed"))?;
     // In the absolute form the target names a host too: it must be the same.
     if head.authority().is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
         return Err((StatusCode::BAD_REQUEST, "the target and the Host header name different hosts"));
     }
-    if !is_ours(host, &settings.hosts) {
-        return Err((StatusCode::FORBIDDEN, "this gateway is not called by that name; see --host"));
+    if !is_known {
+        if !is_ours(host, &settings.hosts) {
+            return Err((StatusCode::FORBIDDEN, "this gateway is not called by that name; see --host"));
+        }
+        host.clone_into(known);
     }
     if head.has("origin") {
         let origin = head.one("origin");

@@ -2,9 +2,11 @@
 //!
 //! Limits come first: how many connections, how long a request may take to arrive, how large it may be.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,8 +16,10 @@ use tokio::sync::watch;
 
 use super::accept;
 use super::barred::{Bar, Whence};
+use super::bell::Listener;
 use super::body::{self, Reply};
 use super::clock::{Clock, Wait};
+use super::desk::Desk;
 use super::guard;
 use super::h1::{BadBody, Head, Intake, Outlet, Over};
 use super::legacy::Sessions;
@@ -79,21 +83,33 @@ struct Patience {
     heard: bool,
 }
 
+/// What a connection keeps from one request to the next, so that it need not be made for each.
+pub(super) struct Seat<'a> {
+    clock: &'a Clock,
+    /// How long nothing was said to the caller who waits.
+    silence: Wait,
+    /// Whether what the request needs is taken back.
+    listener: Listener<'a>,
+    /// The name that we were called by last, which was one of ours.
+    name: String,
+}
+
 /// One request after the other, until one side has enough.
 async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
     let from = stream.peer_addr().ok().map(|peer| peer.ip());
     let (reads, writes) = stream.split();
     let (mut intake, mut outlet) = (Intake::new(reads), Outlet::new(writes));
-    let mut closing = closed.clone();
-    let mut stop = pin!(async move { drop(closing.wait_for(|closed| *closed).await) });
+    // Rung behind the stop: what is looked at only then costs the requests before it nothing.
+    let mut stop = door.gateway.desk.ending.listener();
     let mut patience = Patience::new(&door.gateway.desk.clock);
+    let mut seat = Seat::new(&door.gateway.desk);
     let caller = loop {
         let head = tokio::select! {
             biased;
             head = intake.head() => head,
             () = patience.is_over() => Err(Over::Late),
-            () = &mut stop => Err(Over::Gone),
+            () = poll_fn(|cx| is_closed(stop.hears(cx), &closed)) => Err(Over::Gone),
         };
         let head = match head {
             Ok(head) => head,
@@ -111,7 +127,8 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
             }
         };
         patience.heard = true;
-        let Some(reply) = door.answer(&head, from, &mut intake, &mut outlet).await else { return };
+        let ends = (&mut intake, &mut outlet);
+        let Some(reply) = door.answer(&head, from, ends, &mut seat).await else { return };
         let is_last = !head.may_go_on() || !intake.is_at_an_end() || closed.has_changed().unwrap_or(true);
         if let Some(caller) = reply.becomes.clone() {
             if outlet.send(reply, Some(&head), true, &mut intake).await.is_err() {
@@ -126,8 +143,15 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
             return;
         }
     };
+    drop((seat, stop));
     let rest = intake.into_rest();
     websocket::converse(&door.gateway, caller, (stream, rest), closed).await;
+}
+
+/// The end of the stop's wait, if it has come since the last look.
+fn is_closed(is_time_to_look: bool, closed: &watch::Receiver<bool>) -> Poll<()> {
+    // Nobody who could say so is the same.
+    if is_time_to_look && closed.has_changed().unwrap_or(true) { Poll::Ready(()) } else { Poll::Pending }
 }
 
 // === impl Patience ===
@@ -148,6 +172,21 @@ impl Patience {
     }
 }
 
+// === impl Seat ===
+
+impl<'a> Seat<'a> {
+    fn new(desk: &'a Desk) -> Self {
+        let clock = &desk.clock;
+        Self { clock, silence: clock.wait(SILENCE), listener: desk.ending.listener(), name: String::new() }
+    }
+
+    /// A request begins: the wait after which its answer does as a stream, and who hears when it must end.
+    pub(super) fn begin(&mut self) -> (&mut Wait, &mut Listener<'a>) {
+        self.clock.restart(&mut self.silence, SILENCE);
+        (&mut self.silence, &mut self.listener)
+    }
+}
+
 // === impl Door ===
 
 impl Door {
@@ -156,11 +195,11 @@ impl Door {
         &self,
         head: &Head,
         from: Option<IpAddr>,
-        intake: &mut Intake<'_>,
-        outlet: &mut Outlet<'_>,
+        (intake, outlet): (&mut Intake<'_>, &mut Outlet<'_>),
+        seat: &mut Seat<'_>,
     ) -> Option<Reply> {
         let settings = &self.gateway.settings;
-        let caller = match self.wanted(head, from).await {
+        let caller = match self.wanted(head, from, &mut seat.name).await {
             Wanted::Nothing(reply) => return Some(reply),
             Wanted::Message(caller) => caller,
         };
@@ -170,7 +209,7 @@ impl Door {
             Err(bad) => return Some(self.refuse(bad)),
         };
         // Large, so it is not moved into what waits for both.
-        let mut work = pin!(self.take(head, caller, frame));
+        let mut work = pin!(self.take(head, caller, frame, seat));
         tokio::select! {
             biased;
             reply = &mut work => Some(reply),
@@ -179,10 +218,10 @@ impl Door {
     }
 
     /// Who is let in, and what for. Nothing of the body was looked at.
-    async fn wanted(&self, head: &Head, from: Option<IpAddr>) -> Wanted {
+    async fn wanted(&self, head: &Head, from: Option<IpAddr>, known: &mut String) -> Wanted {
         let settings = &self.gateway.settings;
         let turn_away = |bar| self.gateway.desk.gate.turn_away(Whence::address(from), bar);
-        if let Err((status, why)) = guard::check(head, settings) {
+        if let Err((status, why)) = guard::check(head, settings, known) {
             metrics::count(&self.gateway.desk.rejections.guard);
             turn_away(Bar::Address(why));
             return Wanted::Nothing(body::plain(status, why));
@@ -262,7 +301,7 @@ impl Door {
     }
 
     /// Takes what a caller has sent.
-    async fn take(&self, head: &Head, caller: Guest, frame: Bytes) -> Reply {
+    async fn take(&self, head: &Head, caller: Guest, frame: Bytes, seat: &mut Seat<'_>) -> Reply {
         if head.path() == "/messages" {
             // A message for a stream, which is also where the answer goes.
             return Box::pin(self.streams.take(head.query(), &caller, frame)).await;
@@ -275,16 +314,14 @@ impl Door {
                 return *refused;
             }
         };
-        let (desk, modern) = (Arc::clone(&self.gateway.desk), is_modern(head));
+        let (desk, modern) = (&self.gateway.desk, is_modern(head));
         match message {
             Message::Request { id, method, params } => {
-                let asked = Asked::new(id, method, params);
+                let asked = Box::new(Asked::new(id, method, params));
                 if modern || asked.is_modern() {
-                    return asked.with_head(head).over_http(desk, caller, head).await;
+                    return asked.over_http(desk, caller, head, seat).await;
                 }
-                let Asked { id, method, params, .. } = asked;
-                let request = Message::Request { id, method, params };
-                Box::pin(self.sessions.take(desk, caller, head, request)).await
+                Box::pin(self.sessions.answer(desk, caller, head, asked)).await
             }
             Message::Notification { .. } if modern => body::accepted(),
             Message::Response { .. } if modern => {
@@ -292,11 +329,13 @@ impl Door {
                     RpcError::new(code::INVALID_REQUEST, "a caller of this revision sends no responses");
                 body::refuse(StatusCode::BAD_REQUEST, &error)
             }
-            message => Box::pin(self.sessions.take(desk, caller, head, message)).await,
+            message => self.sessions.hear(&caller, head, message),
         }
     }
 }
 
+/// After so much silence the answer begins as a stream, so that nobody on the way takes it for lost.
+const SILENCE: Duration = Duration::from_secs(5);
 const TOO_LATE: &str = "the request took too long to arrive";
 
 /// Whether a message is sent in a way that is read here.
@@ -327,6 +366,9 @@ fn read(frame: Bytes, settings: &Settings) -> Result<Message, Box<Reply>> {
 
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.
 fn is_modern(head: &Head) -> bool {
+    if head.bytes_of(VERSION) == Some(Revision::NEWEST_MODERN.as_str().as_bytes()) {
+        return true;
+    }
     match head.one(VERSION) {
         Some(version) => Revision::parse(version).is_none_or(|revision| revision > Revision::NEWEST_LEGACY),
         None => head.has(VERSION),
@@ -334,15 +376,17 @@ fn is_modern(head: &Head) -> bool {
 }
 
 fn is_json(head: &Head) -> bool {
+    if head.bytes_of("content-type") == Some(b"application/json") {
+        return true;
+    }
     let kind = head.one("content-type").unwrap_or_default();
-    kind == "application/json"
-        || kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 fn accepts_both(head: &Head) -> bool {
     // What nearly every caller sends.
-    const USUAL: &str = "application/json, text/event-stream";
-    head.one("accept") == Some(USUAL)
+    const USUAL: &[u8] = b"application/json, text/event-stream";
+    head.bytes_of("accept") == Some(USUAL)
         || accepts(head, &["application/json", "application/*"]) && accepts_events(head)
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::asking::{Asks, Messenger};
+use super::bench::{Edge, Job};
 use super::body::{self, Reply};
 use super::calls::Calls;
 use super::desk::{Desk, invalid};
@@ -71,36 +72,35 @@ const MOST_OF_ONE: usize = 5_000;
 // === impl Sessions ===
 
 impl Sessions {
-    /// Takes one message over HTTP.
-    pub(super) async fn take(
+    /// Answers a request over HTTP.
+    pub(super) async fn answer(
         self: &Arc<Self>,
-        desk: Arc<Desk>,
+        desk: &Arc<Desk>,
         caller: Guest,
         head: &Head,
-        message: Message,
+        asked: Box<Asked>,
     ) -> Reply {
-        if let Message::Request { id, method, params } = &message
-            && method == method::INITIALIZE
-        {
-            return Box::pin(self.open(&desk, &caller, id, params.as_ref())).await;
+        if asked.method == method::INITIALIZE {
+            return Box::pin(self.open(desk, &caller, &asked.id, asked.params.as_ref())).await;
         }
-        let talk = match self.find(head, &caller) {
+        match self.find(head, &caller) {
+            Ok(talk) => talk.answer(Arc::clone(desk), asked.with_head(head), &caller).await,
+            Err(refused) => *refused,
+        }
+    }
+
+    /// Hears what is no request, over HTTP.
+    pub(super) fn hear(&self, caller: &CallerName, head: &Head, message: Message) -> Reply {
+        let talk = match self.find(head, caller) {
             Ok(talk) => talk,
             Err(refused) => return *refused,
         };
         match message {
-            Message::Request { id, method, params } => {
-                talk.answer(desk, Asked::new(id, method, params).with_head(head), &caller).await
-            }
-            Message::Notification { method, params } => {
-                talk.hear(&method, params.as_ref());
-                body::accepted()
-            }
-            Message::Response { id, outcome } => {
-                talk.asks.answered(&id, outcome);
-                body::accepted()
-            }
+            Message::Notification { method, params } => talk.hear(&method, params.as_ref()),
+            Message::Response { id, outcome } => talk.asks.answered(&id, outcome),
+            Message::Request { .. } => {}
         }
+        body::accepted()
     }
 
     /// Opens the stream that belongs to no request, or reads one on that broke.
@@ -234,21 +234,41 @@ impl Talk {
     pub(super) fn start(
         self: &Arc<Self>,
         desk: Arc<Desk>,
-        asked: Asked,
+        asked: Box<Asked>,
         line: Line,
     ) -> oneshot::Receiver<Pieces> {
         let id = asked.id.clone();
         self.calls.start(&id, Arc::clone(self).work(desk, asked, line))
     }
 
-    /// The work of a request, to its answer.
-    pub(super) async fn work(self: Arc<Self>, desk: Arc<Desk>, asked: Asked, line: Line) -> Pieces {
-        let way = OpenWay::new(&self, &asked.id, &line);
-        let result = desk.or_over(&line.clone(), self.result(&desk, &asked, line)).await;
+    /// The work of a request, to what is said of it.
+    pub(super) fn work(
+        self: Arc<Self>,
+        desk: Arc<Desk>,
+        asked: Box<Asked>,
+        line: Line,
+    ) -> impl Future<Output = Pieces> + Send + 'static {
+        let (id, own, edge) = (asked.id.clone(), line.clone(), Edge::Legacy(self));
+        let work = Job { desk: Arc::clone(&desk), asked, line: own, edge }.start();
+        async move {
+            let result = desk.or_over(&line, work).await;
+            result.unwrap_or_else(|error| response_error(&id, &error).into())
+        }
+    }
+
+    /// The same, to its answer.
+    pub(super) async fn answered(
+        self: &Arc<Self>,
+        desk: &Desk,
+        asked: &Asked,
+        line: Line,
+    ) -> Result<Pieces, RpcError> {
+        let way = OpenWay::new(self, &asked.id, &line);
+        let result = self.result(desk, asked, line).await;
         drop(way);
         match result {
-            Ok(result) => undressed(&asked.id, &result),
-            Err(error) => response_error(&asked.id, &in_this_era(&asked.method, error)).into(),
+            Ok(result) => Ok(undressed(&asked.id, &result)),
+            Err(error) => Err(in_this_era(&asked.method, error)),
         }
     }
 

@@ -5,8 +5,10 @@
 //! server has a queue of its own, so that a slow one holds up nobody who wants something else.
 
 mod gauge;
+mod rate;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::Hash;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +18,6 @@ use http::StatusCode;
 use indexmap::IndexMap;
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::barred::{Bar, Barred, Whence};
 use super::metrics;
@@ -25,6 +26,7 @@ use crate::mcp::code;
 use crate::names::{CallerName, ServerName};
 use crate::wire::{Json, RpcError};
 pub(super) use gauge::Load;
+use rate::{Bucket, Rate};
 
 /// The gate that calls go through. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -71,14 +73,16 @@ struct Bounds {
 struct State {
     bounds: Bounds,
     callers: Map<CallerName, Caller>,
-    servers: Map<Option<ServerName>, Server>,
+    servers: Map<ServerName, Server>,
+    /// Where calls of what is not there go.
+    nowhere: Server,
     waiting: usize,
     tickets: u64,
     /// How many callers are remembered before those that are not in use are forgotten.
     sweep_at: usize,
 }
 
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+type Map<K, V> = IndexMap<K, V, foldhash::fast::RandomState>;
 
 #[derive(Debug, Default)]
 struct Caller {
@@ -91,8 +95,8 @@ struct Caller {
 struct Server {
     under_way: usize,
     rate: Option<Bucket>,
-    /// Who has calls under way, or waits. Whose turn is next stands first.
-    turns: IndexMap<CallerName, Turn, foldhash::fast::RandomState>,
+    /// Who has calls under way, or waits; and a few of those who did. Whose turn is next stands first.
+    turns: Map<CallerName, Turn>,
     waiting: usize,
 }
 
@@ -103,19 +107,6 @@ struct Turn {
     queue: VecDeque<(u64, oneshot::Sender<Pass>)>,
 }
 
-/// What is left of a rate.
-#[derive(Debug)]
-struct Bucket {
-    left: f64,
-    at: Instant,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    a_second: f64,
-    at_once: f64,
-}
-
 /// A place in a queue, given up when nobody waits there any more.
 struct Place<'a> {
     gate: &'a Inner,
@@ -124,6 +115,9 @@ struct Place<'a> {
     ticket: u64,
 }
 
+/// So many callers of one server keep their turns while they do nothing: most servers have no more, and it costs less to
+/// leave a turn than to take it away and make it again with every call.
+const KEPT_TURNS: usize = 8;
 /// What is not in use is forgotten when there is so much of it.
 const REMEMBERED: usize = 4096;
 /// What programs know the error by.
@@ -152,8 +146,8 @@ impl Gate {
         }
         state.bounds = Bounds::of(limits);
         self.0.is_rated.store(state.bounds.rate().is_some(), Relaxed);
-        let servers: Vec<_> = state.servers.keys().cloned().collect();
-        servers.iter().for_each(|server| self.0.call_next(&mut state, server, &mut called));
+        let servers: Vec<_> = state.servers.keys().cloned().map(Some).chain([None]).collect();
+        servers.iter().for_each(|server| self.0.call_next(&mut state, server.as_ref(), &mut called));
         drop(state);
         tell(called);
     }
@@ -238,37 +232,30 @@ impl Inner {
     }
 
     fn ask(&self, caller: &CallerName, server: Option<&ServerName>) -> Result<Asked, Overloaded> {
-        let server = server.cloned();
         let mut state = self.lock();
         state.sweep();
-        let State { bounds, callers, servers, waiting, tickets, .. } = &mut *state;
+        let State { bounds, callers, servers, nowhere, waiting, tickets, .. } = &mut *state;
         let limits = &bounds.limits;
-        if !callers.contains_key(caller) {
-            callers.insert(caller.clone(), Caller::default());
-        }
-        let (Some(of_caller), at) = (callers.get_mut(caller), servers.entry(server).or_default()) else {
-            return Err(Overloaded { retry_after: SOON });
-        };
+        let of_caller = at_name(callers, caller);
+        let at = server.map_or(nowhere, |server| at_name(servers, server));
         if let Some(rate) = limits.server_calls_per_second {
             let rate = Rate { a_second: rate, at_once: (rate * 2.0).max(1.0) };
             at.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate)?;
         }
-        let turn = at.turns.entry(caller.clone()).or_default();
+        let turn = at.turn(caller);
+        let turn = &mut at.turns[turn];
         let is_free = of_caller.under_way < limits.calls_per_caller
-            && at.under_way < limits.calls_per_server
             && turn.under_way < bounds.share
             // Nobody goes past those of its own who came before.
             && turn.queue.is_empty();
-        if is_free {
+        if is_free && at.under_way < limits.calls_per_server {
             of_caller.under_way += 1;
-            at.under_way += 1;
             turn.under_way += 1;
+            at.under_way += 1;
             return Ok(Asked::Through);
         }
         if *waiting >= limits.waiting || turn.queue.len() >= bounds.patience {
-            if turn.is_over() {
-                at.turns.shift_remove(caller);
-            }
+            at.tidy(caller);
             return Err(Overloaded { retry_after: SOON });
         }
         let (call, called) = oneshot::channel();
@@ -283,7 +270,6 @@ impl Inner {
     /// A call has ended: whoever can go now goes.
     fn leave(self: &Arc<Self>, caller: &CallerName, server: Option<&ServerName>) {
         let mut called = Vec::new();
-        let server = server.cloned();
         let mut state = self.lock();
         let most = state.bounds.limits.calls_per_caller;
         let was_full = match state.callers.get_mut(caller) {
@@ -293,30 +279,29 @@ impl Inner {
             }
             None => false,
         };
-        if let Some(at) = state.servers.get_mut(&server) {
-            at.under_way -= 1;
-            if let Some(turn) = at.turns.get_mut(caller) {
-                turn.under_way -= 1;
-                if turn.is_over() {
-                    at.turns.shift_remove(caller);
-                }
-            }
+        let Some(at) = state.at(server) else { return };
+        at.under_way -= 1;
+        if let Some(turn) = at.turns.get_mut(caller) {
+            turn.under_way -= 1;
+            at.tidy(caller);
         }
-        self.call_next(&mut state, &server, &mut called);
+        if at.waiting > 0 {
+            self.call_next(&mut state, server, &mut called);
+        }
         if was_full {
             // It may have waited for this at any server.
             let others = state.servers.iter().filter(|(_, at)| at.waiting > 0);
-            let others: Vec<_> = others.map(|(name, _)| name.clone()).collect();
-            others.iter().for_each(|other| self.call_next(&mut state, other, &mut called));
+            let others: Vec<_> = others.map(|(name, _)| Some(name.clone())).chain([None]).collect();
+            others.iter().for_each(|other| self.call_next(&mut state, other.as_ref(), &mut called));
         }
         drop(state);
         tell(called);
     }
 
     /// Calls those whose turn it is at a server, as long as there is room.
-    fn call_next(self: &Arc<Self>, state: &mut State, server: &Option<ServerName>, called: &mut Vec<Called>) {
-        let State { bounds, callers, servers, waiting, .. } = state;
-        let Some(at) = servers.get_mut(server) else { return };
+    fn call_next(self: &Arc<Self>, state: &mut State, server: Option<&ServerName>, called: &mut Vec<Called>) {
+        let State { bounds, callers, servers, nowhere, waiting, .. } = state;
+        let Some(at) = server.map_or(Some(nowhere), |server| servers.get_mut(server)) else { return };
         while at.waiting > 0 && at.under_way < bounds.limits.calls_per_server {
             let may_go = |(name, turn): (&CallerName, &Turn)| {
                 let of_caller = callers.get(name).map_or(0, |caller| caller.under_way);
@@ -338,9 +323,15 @@ impl Inner {
                 of_caller.under_way += 1;
                 of_caller.waiting -= 1;
             }
-            called.push((call, self.pass(name.clone(), server.clone())));
+            called.push((call, self.pass(name.clone(), server.cloned())));
         }
     }
+}
+
+/// What is kept under a name, from the first time on.
+fn at_name<'a, K: Clone + Eq + Hash, V: Default>(map: &'a mut Map<K, V>, name: &K) -> &'a mut V {
+    let place = map.get_index_of(name).unwrap_or_else(|| map.insert_full(name.clone(), V::default()).0);
+    &mut map[place]
 }
 
 // === impl State ===
@@ -351,10 +342,15 @@ impl State {
             bounds,
             callers: Map::default(),
             servers: Map::default(),
+            nowhere: Server::default(),
             waiting: 0,
             tickets: 0,
             sweep_at: REMEMBERED,
         }
+    }
+
+    fn at(&mut self, server: Option<&ServerName>) -> Option<&mut Server> {
+        server.map_or(Some(&mut self.nowhere), |server| self.servers.get_mut(server))
     }
 
     /// Forgets those that nothing is known of but their names, when there are many.
@@ -387,6 +383,30 @@ impl Bounds {
     }
 }
 
+// === impl Server ===
+
+impl Server {
+    /// Where a caller's turn is. Whoever comes back while others wait stands behind them.
+    fn turn(&mut self, caller: &CallerName) -> usize {
+        match self.turns.get_index_of(caller) {
+            Some(place) if self.waiting > 0 && self.turns[place].is_over() => {
+                let last = self.turns.len() - 1;
+                self.turns.move_index(place, last);
+                last
+            }
+            Some(place) => place,
+            None => self.turns.insert_full(caller.clone(), Turn::default()).0,
+        }
+    }
+
+    /// Takes a turn away that is over, where there are many.
+    fn tidy(&mut self, caller: &CallerName) {
+        if self.turns.len() > KEPT_TURNS && self.turns.get(caller).is_some_and(Turn::is_over) {
+            self.turns.shift_remove(caller);
+        }
+    }
+}
+
 // === impl Turn ===
 
 impl Turn {
@@ -395,50 +415,20 @@ impl Turn {
     }
 }
 
-// === impl Bucket ===
-
-impl Bucket {
-    fn full(rate: Rate) -> Self {
-        Self { left: rate.at_once, at: Instant::now() }
-    }
-
-    fn refill(&mut self, rate: Rate) -> f64 {
-        let now = Instant::now();
-        let since = now.saturating_duration_since(self.at).as_secs_f64();
-        self.left = (self.left + since * rate.a_second).min(rate.at_once);
-        self.at = now;
-        self.left
-    }
-
-    fn take(&mut self, rate: Rate) -> Result<(), Overloaded> {
-        let left = self.refill(rate);
-        if left >= 1.0 {
-            self.left -= 1.0;
-            return Ok(());
-        }
-        let wait = Duration::try_from_secs_f64((1.0 - left) / rate.a_second).unwrap_or(SOON);
-        Err(Overloaded { retry_after: wait.max(Duration::from_millis(1)) })
-    }
-}
-
 // === impl Place ===
 
 impl Drop for Place<'_> {
     /// Whoever was called has no place any more, and there is nothing to do.
     fn drop(&mut self) {
-        let server = self.server.cloned();
         let mut state = self.gate.lock();
-        let State { callers, servers, waiting, .. } = &mut *state;
-        let Some(at) = servers.get_mut(&server) else { return };
+        let Some(at) = state.at(self.server) else { return };
         let Some(turn) = at.turns.get_mut(self.caller) else { return };
         let Some(place) = turn.queue.iter().position(|(ticket, _)| *ticket == self.ticket) else { return };
         turn.queue.remove(place);
-        if turn.is_over() {
-            at.turns.shift_remove(self.caller);
-        }
+        at.tidy(self.caller);
         at.waiting -= 1;
-        *waiting -= 1;
-        if let Some(caller) = callers.get_mut(self.caller) {
+        state.waiting -= 1;
+        if let Some(caller) = state.callers.get_mut(self.caller) {
             caller.waiting -= 1;
         }
     }

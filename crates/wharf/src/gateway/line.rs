@@ -1,10 +1,11 @@
 //! The way back to a caller while its request is under way: progress, log messages, and in the legacy era questions.
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::mpsc;
 
-use super::notes::{Notes, NotesRead, notes};
+use super::notes::Notes;
 use super::reel::Reel;
 use super::stay::{Doing, Guest, Withdrawn};
 use crate::connect::Progress;
@@ -17,9 +18,15 @@ use crate::wire::{Json, Members, notification};
 #[derive(Clone, Debug)]
 pub(super) struct Line(Arc<Inner>);
 
+/// The other end of a line. Dropped, nobody reads any more.
+#[derive(Debug)]
+pub(super) struct NotesRead(Arc<Inner>);
+
 #[derive(Debug)]
 struct Inner {
     way: Mutex<Way>,
+    /// What waits for one reader.
+    notes: Notes,
     /// Who is at the other end, and what for.
     guest: Guest,
     doing: OnceLock<Doing>,
@@ -35,8 +42,10 @@ struct Way {
 /// Where messages go.
 #[derive(Clone, Debug)]
 enum Goal {
-    /// To one reader.
-    Notes(Notes),
+    /// To the one reader of this line.
+    Notes,
+    /// To the one reader of another.
+    NotesOf(Arc<Inner>),
     /// To where others write too.
     Channel(mpsc::Sender<Vec<u8>>),
     /// To a stream that can be read on after a break.
@@ -47,24 +56,30 @@ enum Goal {
 
 impl Line {
     /// A line, and its other end.
-    pub(super) fn new(guest: &Guest) -> (Self, NotesRead) {
-        let (notes, read) = notes();
-        (Self::of(Goal::Notes(notes), guest), read)
+    pub(super) fn new(guest: Guest) -> (Self, NotesRead) {
+        let line = Self::of(Goal::Notes, guest);
+        let read = NotesRead(Arc::clone(&line.0));
+        (line, read)
     }
 
     /// Over a channel that others use too.
     pub(super) fn over(notes: mpsc::Sender<Vec<u8>>, guest: &Guest) -> Self {
-        Self::of(Goal::Channel(notes), guest)
+        Self::of(Goal::Channel(notes), guest.clone())
     }
 
     /// Over a stream that can be read on after a break.
     pub(super) fn through(reel: Arc<Reel>, guest: &Guest) -> Self {
-        Self::of(Goal::Reel(reel), guest)
+        Self::of(Goal::Reel(reel), guest.clone())
     }
 
-    fn of(goal: Goal, guest: &Guest) -> Self {
+    fn of(goal: Goal, guest: Guest) -> Self {
         let way = Mutex::new(Way { goal, token: None });
-        Self(Arc::new(Inner { way, guest: guest.clone(), doing: OnceLock::new() }))
+        Self(Arc::new(Inner { way, notes: Notes::default(), guest, doing: OnceLock::new() }))
+    }
+
+    /// Who is at the other end.
+    pub(super) fn caller(&self) -> &CallerName {
+        self.0.guest.name()
     }
 
     /// Says what the request is about, before it is judged whether that is given.
@@ -94,8 +109,12 @@ impl Line {
     /// What goes on was asked for anew: from now on everything goes where this other line leads.
     pub(super) fn lead_to(&self, other: &Self) {
         let (goal, token) = {
-            let other = other.lock();
-            (other.goal.clone(), other.token.clone())
+            let way = other.lock();
+            let goal = match &way.goal {
+                Goal::Notes => Goal::NotesOf(Arc::clone(&other.0)),
+                goal => goal.clone(),
+            };
+            (goal, way.token.clone())
         };
         *self.lock() = Way { goal, token };
         // What is under way is now the other's.
@@ -108,7 +127,8 @@ impl Line {
     /// reads any more.
     pub(super) fn say(&self, message: Vec<u8>) -> bool {
         match &self.lock().goal {
-            Goal::Notes(notes) => notes.put(message).is_some(),
+            Goal::Notes => self.0.notes.put(message).is_some(),
+            Goal::NotesOf(other) => other.notes.put(message).is_some(),
             Goal::Channel(notes) => {
                 !matches!(notes.try_send(message), Err(mpsc::error::TrySendError::Closed(_)))
             }
@@ -119,7 +139,8 @@ impl Line {
     /// Says something that must be heard now, or not at all. False if nobody reads.
     pub(super) fn ask(&self, message: &[u8]) -> bool {
         match &self.lock().goal {
-            Goal::Notes(notes) => notes.put(message.to_vec()) == Some(true),
+            Goal::Notes => self.0.notes.put(message.to_vec()) == Some(true),
+            Goal::NotesOf(other) => other.notes.put(message.to_vec()) == Some(true),
             Goal::Channel(notes) => notes.try_send(message.to_vec()).is_ok(),
             Goal::Reel(reel) => reel.say_now(message),
         }
@@ -157,5 +178,21 @@ impl Line {
 
     fn lock(&self) -> MutexGuard<'_, Way> {
         self.0.way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl NotesRead ===
+
+impl Deref for NotesRead {
+    type Target = Notes;
+
+    fn deref(&self) -> &Notes {
+        &self.0.notes
+    }
+}
+
+impl Drop for NotesRead {
+    fn drop(&mut self) {
+        self.close();
     }
 }

@@ -74,9 +74,17 @@ fn is_same_number(told: &str, wanted: &str) -> bool {
     wanted.parse::<i64>().is_ok() && whole(told).is_some() && whole(told) == whole(wanted)
 }
 
+/// What a value begins with that is not meant as it is written.
+const CODED: &str = "=?base64?";
+
+/// Whether a value may mean something else than it says.
+pub(super) fn is_coded(value: &[u8]) -> bool {
+    value.starts_with(CODED.as_bytes())
+}
+
 /// A value that plain ASCII cannot spell comes in base64.
 pub(super) fn decoded(value: &str) -> Option<Cow<'_, str>> {
-    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+    let Some(inner) = value.strip_prefix(CODED).and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(Cow::Borrowed(value));
     };
     let bytes = base64::engine::general_purpose::STANDARD.decode(inner).ok()?;

@@ -9,6 +9,8 @@ mod addresses;
 mod apps;
 mod asking;
 mod barred;
+mod bell;
+mod bench;
 mod body;
 mod caller;
 mod calls;

@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
 
+use super::bench::{Edge, Job};
 use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
 use super::h1::Head;
-use super::http::VERSION;
+use super::http::{Seat, VERSION};
 use super::limits;
 use super::line::Line;
-use super::mirrored::{Mirrored, decoded};
+use super::mirrored::{Mirrored, decoded, is_coded};
 use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::stay::Guest;
@@ -39,8 +39,6 @@ pub(super) struct Asked {
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// After so much silence the answer begins as a stream, so that nobody on the way takes it for lost.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a list may be kept by whoever got it.
 const LIST_TTL_MS: u64 = 5_000;
 /// Whatever a server says.
@@ -53,7 +51,7 @@ impl Asked {
     }
 
     /// The same with what its head says beside the matter.
-    pub(super) fn with_head(mut self, head: &Head) -> Self {
+    pub(super) fn with_head(mut self: Box<Self>, head: &Head) -> Box<Self> {
         self.carried = Carried::of(head);
         self
     }
@@ -64,62 +62,95 @@ impl Asked {
     }
 
     /// Answers it over HTTP. The status says what the protocol wants it to say.
-    pub(super) async fn over_http(self, desk: Arc<Desk>, caller: Guest, head: &Head) -> Reply {
+    pub(super) async fn over_http(
+        self: Box<Self>,
+        desk: &Arc<Desk>,
+        caller: Guest,
+        head: &Head,
+        seat: &mut Seat<'_>,
+    ) -> Reply {
         if let Err(error) = self.check_headers(head).and_then(|()| self.check_meta()) {
             return body::message(StatusCode::BAD_REQUEST, response_error(&self.id, &error));
         }
-        let (line, notes) = Line::new(&caller);
-        let mirrored = Mirrored::of(head);
-        let patience = desk.clock.wait(PATIENCE);
-        let mut work = Box::pin(async move {
-            let result = desk.or_over(&line, self.result(&desk, &caller, &line, Some(&mirrored))).await;
-            (self, result)
-        });
-        let first = tokio::select! {
+        let (id, (line, notes)) = (self.id.clone(), Line::new(caller));
+        let edge = Edge::Modern(Some(Mirrored::of(head)));
+        let asked = self.with_head(head);
+        let mut work = Job { desk: Arc::clone(desk), asked, line: line.clone(), edge }.start();
+        let (silence, listener) = seat.begin();
+        let result = tokio::select! {
             biased;
-            (asked, result) = &mut work => match notes.take() {
-                None => return whole(&asked, result),
+            result = &mut work => Err(result),
+            error = desk.over(listener, &line) => Err(Err(error)),
+            note = notes.next() => Ok(note.map(|note| body::first_event(&note))),
+            () = silence => Ok(None),
+        };
+        match result {
+            Ok(first) => {
+                let desk = Arc::clone(desk);
+                let last: Work = Box::pin(async move { written(&id, desk.or_over(&line, work).await) });
+                body::events(first, notes, Some(last))
+            }
+            Err(result) => match notes.take() {
+                None => whole(&id, result),
                 // What was said on the way comes first, however soon the end came.
                 Some(note) => {
-                    let last: Work = Box::pin(std::future::ready(asked.written(result)));
-                    return body::events(Some(body::first_event(&note)), notes, Some(last));
+                    let last: Work = Box::pin(std::future::ready(written(&id, result)));
+                    body::events(Some(body::first_event(&note)), notes, Some(last))
                 }
             },
-            note = notes.next() => note.map(|note| body::first_event(&note)),
-            () = patience => None,
-        };
-        let work: Work = Box::pin(async move {
-            let (asked, result) = work.await;
-            asked.written(result)
-        });
-        body::events(first, notes, Some(work))
-    }
-
-    /// Answers it over a pipe.
-    pub(super) async fn over_pipe(&self, desk: &Arc<Desk>, caller: &CallerName, line: &Line) -> Pieces {
-        let result = match self.check_meta() {
-            Ok(()) => desk.or_over(line, self.result(desk, caller, line, None)).await,
-            Err(error) => Err(error),
-        };
-        result.unwrap_or_else(|error| self.written(Err(error)).into())
-    }
-
-    fn written(&self, result: Result<Pieces, RpcError>) -> Vec<u8> {
-        match result {
-            Ok(message) => message.into_line(),
-            Err(error) => response_error(&self.id, &self.in_this_era(error)),
         }
     }
 
-    /// The answer with a result in the words of this era.
+    /// Answers it over a pipe.
+    pub(super) fn over_pipe(
+        self: Box<Self>,
+        desk: Arc<Desk>,
+        line: Line,
+    ) -> impl Future<Output = Pieces> + Send + 'static {
+        let (id, checked) = (self.id.clone(), self.check_meta());
+        let start = |()| {
+            let (desk, line, edge) = (Arc::clone(&desk), line.clone(), Edge::Modern(None));
+            Job { desk, asked: self, line, edge }.start()
+        };
+        let work = checked.map(start);
+        async move {
+            let result = match work {
+                Ok(work) => desk.or_over(&line, work).await,
+                Err(error) => Err(error),
+            };
+            result.unwrap_or_else(|error| response_error(&id, &error).into())
+        }
+    }
+
+    /// The work of it, to its answer.
+    pub(super) async fn answered(
+        &self,
+        desk: &Arc<Desk>,
+        line: &Line,
+        mirrored: Option<&Mirrored>,
+    ) -> Result<Pieces, RpcError> {
+        let result = self.result(desk, line.caller(), line, mirrored).await;
+        result.map_err(|error| self.in_this_era(error))
+    }
+
+    /// The answer with a result in the words of this era: what kind of result it is, who gave it, and how long it may be
+    /// kept. What a server says of itself is between it and us.
     fn dressed(&self, result: &Json, desk: &Desk, ttl: Option<u64>) -> Pieces {
         if !result.is_object() {
             return response_result(&self.id, result).into();
         }
-        let (first, last) = dress(result, desk, ttl);
+        let [kind, theirs, told] = result.pick(["resultType", "ttlMs", "_meta"]);
+        let nothing = Members::default();
+        let first = if kind.is_none() { &desk.complete } else { &nothing };
+        if ttl.is_none() && told.is_none() {
+            // Nearly every call.
+            return Pieces::response(&self.id, result, &[], (first, &desk.signature));
+        }
+        let complete = kind.is_none_or(|kind| kind.bytes() == "\"complete\"");
+        let last = closing(desk, ttl.filter(|_| complete), theirs, told);
         // A task has a `ttlMs` of its own.
         let left_out: &[&str] = if ttl.is_some() { &["_meta", "ttlMs", "cacheScope"] } else { &["_meta"] };
-        Pieces::response(&self.id, result, left_out, (&first, &last))
+        Pieces::response(&self.id, result, left_out, (first, &last))
     }
 
     /// An error in the words of this era, which has one code less: a resource that is not there is a bad parameter.
@@ -258,9 +289,10 @@ impl Asked {
 
     fn check_meta(&self) -> Result<(), RpcError> {
         let missing = |key: &str| invalid(&format!("`_meta` must have `{key}`"));
-        let version = self.aside.version.as_ref().and_then(Json::text);
-        let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
-        if version != Revision::NEWEST_MODERN.as_str() {
+        let version = self.aside.version.as_ref();
+        if !version.is_some_and(|version| says(version, Revision::NEWEST_MODERN.as_str().as_bytes())) {
+            let version = version.and_then(Json::text);
+            let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
             let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
             let error = RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version");
             return Err(RpcError { data: Some(Json::of(&data)), ..error });
@@ -275,39 +307,61 @@ impl Asked {
 
     /// Whoever stands in between routes by the headers: they must not lie.
     fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
-        if let Some(version) = self.aside.version.as_ref().and_then(Json::text) {
+        if let Some(version) = &self.aside.version
+            && !head.bytes_of(VERSION).is_some_and(|told| says(version, told))
+            && let Some(version) = version.text()
+        {
             same(head, VERSION, &version, |v| Some(v.into()))?;
         }
-        same(head, METHOD, &self.method, |v| Some(v.into()))?;
-        let key = match self.method.as_str() {
-            method::TOOLS_CALL | method::PROMPTS_GET => "name",
-            method::RESOURCES_READ => "uri",
-            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => "taskId",
-            _ => return Ok(()),
-        };
-        let name = self.params.as_ref().and_then(|p| p.member(key));
-        match name.as_ref().and_then(Json::text) {
-            Some(name) => same(head, NAME, &name, decoded),
-            // What the body lacks is told by whoever reads it.
-            None => Ok(()),
+        if head.bytes_of(METHOD) != Some(self.method.as_bytes()) {
+            same(head, METHOD, &self.method, |v| Some(v.into()))?;
         }
+        let id;
+        let name = match self.method.as_str() {
+            method::TOOLS_CALL | method::PROMPTS_GET => self.aside.name.as_ref(),
+            method::RESOURCES_READ => self.aside.uri.as_ref(),
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
+                id = self.params.as_ref().and_then(|params| params.member("taskId"));
+                id.as_ref()
+            }
+            _ => None,
+        };
+        // What the body lacks is told by whoever reads it.
+        let Some(name) = name else { return Ok(()) };
+        if head.bytes_of(NAME).is_some_and(|told| !is_coded(told) && says(name, told)) {
+            return Ok(());
+        }
+        name.text().map_or(Ok(()), |name| same(head, NAME, &name, decoded))
     }
 }
 
-fn whole(asked: &Asked, result: Result<Pieces, RpcError>) -> Reply {
+/// Whether a value is this text, by its bytes alone. One that is written in another way may be it all the same.
+fn says(value: &Json, text: &[u8]) -> bool {
+    let inner = value.bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    inner == Some(text) && text.is_ascii() && !text.contains(&b'\\')
+}
+
+fn written(id: &Json, result: Result<Pieces, RpcError>) -> Vec<u8> {
+    match result {
+        Ok(message) => message.into_line(),
+        Err(error) => response_error(id, &error),
+    }
+}
+
+fn whole(id: &Json, result: Result<Pieces, RpcError>) -> Reply {
     let error = match result {
         Ok(message) => return body::pieces(message),
         Err(error) => error,
     };
     if limits::retry_after(&error).is_some() {
-        return body::overloaded(&asked.id, &error);
+        return body::overloaded(id, &error);
     }
     let status = match error.code {
         code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
         number if code::is_modern(number) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     };
-    body::message(status, asked.written(Err(error)))
+    body::message(status, response_error(id, &error))
 }
 
 async fn discovered(desk: &Desk, scope: &Session) -> Json {
@@ -320,21 +374,14 @@ async fn discovered(desk: &Desk, scope: &Session) -> Json {
     result.to_json()
 }
 
-/// What comes before the members of a result, and after them, as this era wants it: what kind of result it is, who
-/// gave it, and how long it may be kept. What a server says of itself is between it and us.
-fn dress(result: &Json, desk: &Desk, ttl: Option<u64>) -> (Members, Members) {
-    let [kind, theirs, told] = result.pick(["resultType", "ttlMs", "_meta"]);
-    let (mut first, mut last) = (Members::default(), Members::default());
-    if kind.is_none() {
-        first.text("resultType", "complete");
-    }
-    let complete = kind.is_none_or(|kind| kind.bytes() == "\"complete\"");
-    if let (Some(ttl), true) = (ttl, complete) {
+/// What comes after the members of a result.
+fn closing(desk: &Desk, ttl: Option<u64>, theirs: Option<Json>, told: Option<Json>) -> Members {
+    let (mut last, mut own) = (Members::default(), Members::default());
+    if let Some(ttl) = ttl {
         // What is kept is each caller's own, whatever its server says: it knows only us, and we may be many.
         let ttl = theirs.and_then(|theirs| theirs.to::<u64>().ok()).unwrap_or(ttl);
         last.number("ttlMs", ttl.min(LONGEST_TTL_MS)).text("cacheScope", "private");
     }
-    let mut own = Members::default();
     if let Some(told) = told {
         own.append_without(&told, &[meta::SERVER_INFO]);
     }
@@ -344,7 +391,7 @@ fn dress(result: &Json, desk: &Desk, ttl: Option<u64>) -> (Members, Members) {
         own.json(meta::SERVER_INFO, &desk.info);
         last.object("_meta", &own);
     }
-    (first, last)
+    last
 }
 
 fn is_question(result: &Json) -> bool {

@@ -1,20 +1,16 @@
 //! Messages that wait for one reader: what is said to a caller before its answer.
 //!
-//! Most requests are answered without a word before, so that must cost next to nothing: one allocation, no block of
-//! slots as a channel has.
+//! Most requests are answered without a word before, so that must cost next to nothing: no allocation, no block of slots
+//! as a channel has.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Where messages are put. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(super) struct Notes(Arc<Mutex<Waiting>>);
-
-/// Where they are read. Dropped, nobody reads any more.
-#[derive(Debug)]
-pub(super) struct NotesRead(Arc<Mutex<Waiting>>);
+/// Where messages are put, and read.
+#[derive(Debug, Default)]
+pub(super) struct Notes(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -26,18 +22,12 @@ struct Waiting {
 /// How many messages may wait for a slow caller.
 const WAITING: usize = 1024;
 
-/// Both ends.
-pub(super) fn notes() -> (Notes, NotesRead) {
-    let waiting = Arc::default();
-    (Notes(Arc::clone(&waiting)), NotesRead(waiting))
-}
-
 // === impl Notes ===
 
 impl Notes {
     /// Puts a message there. `None` if nobody reads; false if too many wait already.
     pub(super) fn put(&self, message: Vec<u8>) -> Option<bool> {
-        let mut waiting = lock(&self.0);
+        let mut waiting = self.lock();
         if waiting.closed {
             return None;
         }
@@ -52,19 +42,15 @@ impl Notes {
         }
         Some(true)
     }
-}
 
-// === impl NotesRead ===
-
-impl NotesRead {
     /// The next message, if one waits.
     pub(super) fn take(&self) -> Option<Vec<u8>> {
-        lock(&self.0).messages.pop_front()
+        self.lock().messages.pop_front()
     }
 
-    /// Waits for the next message. There is none any more after [`NotesRead::close`].
+    /// Waits for the next message. There is none any more after [`Notes::close`].
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Option<Vec<u8>>> {
-        let mut waiting = lock(&self.0);
+        let mut waiting = self.lock();
         if let Some(message) = waiting.messages.pop_front() {
             return Poll::Ready(Some(message));
         }
@@ -84,16 +70,10 @@ impl NotesRead {
 
     /// Nothing more is put there; what waits can still be read.
     pub(super) fn close(&self) {
-        lock(&self.0).closed = true;
+        self.lock().closed = true;
     }
-}
 
-impl Drop for NotesRead {
-    fn drop(&mut self) {
-        self.close();
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }

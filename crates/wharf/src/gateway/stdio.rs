@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
 use super::Gateway;
@@ -44,29 +44,58 @@ pub(super) async fn serve_until(
     let (mut pipe, messages) = Pipe::open(gateway, Guest::own());
     let mut writer = tokio::spawn(write(output, messages));
     let mut stop = pin!(stop);
-    let limit = limit as u64;
-    let mut line = Vec::new();
+    let mut begun = Vec::new();
     loop {
-        line.clear();
-        let mut within = (&mut input).take(limit + 1);
-        let read = tokio::select! {
-            read = within.read_until(b'\n', &mut line) => read,
+        let line = tokio::select! {
+            line = next_line(&mut input, &mut begun, limit) => line?,
             () = &mut stop => {
                 pipe.leave(async { drop((&mut writer).await) }, gateway.settings.drain).await;
                 return Ok(());
             }
         };
-        match read {
-            Ok(0) => break,
-            Ok(_) if line.last() != Some(&b'\n') && line.len() as u64 > limit => {
-                return Err(Error::Internal(format!("a message of more than {limit} bytes came in")));
-            }
-            Ok(_) => pipe.take(Bytes::copy_from_slice(line.trim_ascii())).await?,
-            Err(error) => return Err(Error::Internal(format!("standard input cannot be read: {error}"))),
+        match line {
+            Some(line) => pipe.take(line).await?,
+            None => break,
         }
     }
     pipe.leave(async { drop(writer.await) }, Duration::ZERO).await;
     Ok(())
+}
+
+/// The next line, or what stands there instead of one at the end. What has begun is kept if nobody waits for it any more.
+async fn next_line(
+    input: &mut (impl AsyncBufRead + Unpin),
+    begun: &mut Vec<u8>,
+    limit: usize,
+) -> Result<Option<Bytes>> {
+    loop {
+        let arrived = input.fill_buf().await;
+        let arrived =
+            arrived.map_err(|error| Error::Internal(format!("standard input cannot be read: {error}")))?;
+        let end = memchr::memchr(b'\n', arrived);
+        let part = &arrived[..end.unwrap_or(arrived.len())];
+        if begun.len() + part.len() > limit {
+            return Err(Error::Internal(format!("a message of more than {limit} bytes came in")));
+        }
+        let is_last = arrived.is_empty();
+        // Most lines arrive as a whole, and are copied once.
+        let whole = (end.is_some() && begun.is_empty()).then(|| Bytes::copy_from_slice(part.trim_ascii()));
+        if whole.is_none() {
+            begun.extend_from_slice(part);
+        }
+        let read = part.len() + usize::from(end.is_some());
+        input.consume(read);
+        if whole.is_some() {
+            return Ok(whole);
+        }
+        if is_last && begun.is_empty() {
+            return Ok(None);
+        }
+        if is_last || end.is_some() {
+            let line = Bytes::from(std::mem::take(begun));
+            return Ok(Some(line.slice_ref(line.trim_ascii())));
+        }
+    }
 }
 
 /// A caller at the other end of a pipe.
@@ -94,7 +123,9 @@ impl Pipe {
             return Ok(());
         }
         match parse_message(frame, self.gateway.settings.limits.depth) {
-            Ok(Message::Request { id, method, params }) => self.answer(Asked::new(id, method, params)).await,
+            Ok(Message::Request { id, method, params }) => {
+                self.answer(Box::new(Asked::new(id, method, params))).await
+            }
             Ok(Message::Notification { method, params }) => {
                 self.modern.hear(&method, params.as_ref());
                 if let Some(talk) = &self.talk {
@@ -116,13 +147,12 @@ impl Pipe {
         }
     }
 
-    async fn answer(&mut self, asked: Asked) -> Result<()> {
+    async fn answer(&mut self, asked: Box<Asked>) -> Result<()> {
         let desk = Arc::clone(&self.gateway.desk);
         let line = Line::over(self.out.clone(), &self.caller);
         if asked.is_modern() {
-            let (id, caller) = (asked.id.clone(), self.caller.clone());
-            let work = async move { asked.over_pipe(&desk, &caller, &line).await };
-            self.modern.start_into(&id, work, self.out.clone());
+            let id = asked.id.clone();
+            self.modern.start_into(&id, asked.over_pipe(desk, line), self.out.clone());
             return Ok(());
         }
         if asked.method == method::INITIALIZE {

@@ -1,6 +1,7 @@
 //! Private parts of the gateway, by themselves.
 
 mod barred;
+mod bell;
 mod telemetry;
 mod turns;
 

@@ -23,23 +23,36 @@ pub(super) struct Visit {
     pub(super) trip: Option<Arc<Trip>>,
     /// Headers that repeat its arguments, if they are still to be compared with them.
     pub(super) mirrored: Option<Mirrored>,
+    /// What it is for, and its arguments.
+    pub(super) name: Option<Json>,
+    pub(super) arguments: Option<Json>,
 }
 
-/// What a request says beside the matter itself, as it is written: looked for once.
+/// What is in the parameters of a request, as it is written: looked for once.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     pub(super) version: Option<Json>,
     pub(super) capabilities: Option<Json>,
     pub(super) log_level: Option<Json>,
     token: Option<Json>,
+    /// What it is for.
+    pub(super) name: Option<Json>,
+    pub(super) uri: Option<Json>,
+    arguments: Option<Json>,
+    /// What few requests have.
+    rare: Option<Box<Rare>>,
+    /// Whether the parameters have members that nobody here knows.
+    has_more: bool,
+}
+
+#[derive(Debug, Default)]
+struct Rare {
     /// The members of a trace.
     trace: [Option<Json>; 3],
     /// `_meta` as a whole, where it has members that go on to the server.
     meta: Option<Json>,
     responses: Option<Json>,
     state: Option<Json>,
-    /// Whether the parameters have members that nobody here knows.
-    has_more: bool,
 }
 
 /// What a caller says beside the matter itself.
@@ -63,6 +76,9 @@ pub(super) struct Said {
     pub(super) state: Option<Json>,
     /// Members of the parameters that nobody here knows.
     more: Members,
+    /// What it is for, and its arguments.
+    name: Option<Json>,
+    arguments: Option<Json>,
 }
 
 /// Members of the parameters that have a meaning here, or on one side only.
@@ -83,16 +99,22 @@ const BETWEEN_NEIGHBOURS: [&str; 7] = [
 impl Aside {
     pub(super) fn of(params: Option<&Json>) -> Self {
         let Some(params) = params else { return Self::default() };
-        let ([_, _, _, told, responses, state, _], has_more) = params.sort_out(KNOWN);
-        let Some(told) = told else { return Self { responses, state, has_more, ..Self::default() } };
+        let ([name, uri, arguments, told, responses, state, _], has_more) = params.sort_out(KNOWN);
+        let mut aside = Self { name, uri, arguments, has_more, ..Self::default() };
+        if responses.is_some() || state.is_some() {
+            aside.rare = Some(Box::new(Rare { responses, state, ..Rare::default() }));
+        }
+        let Some(told) = told else { return aside };
         let [a, b, c, d, e, f, g] = BETWEEN_NEIGHBOURS;
         let [h, i, j] = trace::KEYS;
         let ([token, version, capabilities, log_level, _, _, _, parent, under, baggage], others) =
             told.sort_out([a, b, c, d, e, f, g, h, i, j]);
         let trace = [parent, under, baggage];
-        let goes_on = others || trace.iter().any(Option::is_some);
-        let meta = goes_on.then_some(told);
-        Self { version, capabilities, log_level, token, trace, meta, responses, state, has_more }
+        if others || trace.iter().any(Option::is_some) {
+            let rare = aside.rare.get_or_insert_default();
+            (rare.trace, rare.meta) = (trace, Some(told));
+        }
+        Self { version, capabilities, log_level, token, ..aside }
     }
 }
 
@@ -105,11 +127,13 @@ impl Said {
         if let Some(params) = params.filter(|_| aside.has_more) {
             more.append_without(params, &KNOWN);
         }
-        let (meta, trace) = match (&aside.meta, carried) {
+        let rare = aside.rare.as_deref();
+        let (meta, trace) = match (rare.and_then(|rare| rare.meta.as_ref()), carried) {
             (None, None) => (Members::default(), None),
             (told, carried) => {
-                let told = told.clone().unwrap_or_else(Json::empty_object);
-                trace::passed_on(&told, &BETWEEN_NEIGHBOURS, aside.trace.clone(), carried)
+                let told = told.cloned().unwrap_or_else(Json::empty_object);
+                let trace = rare.map(|rare| rare.trace.clone()).unwrap_or_default();
+                trace::passed_on(&told, &BETWEEN_NEIGHBOURS, trace, carried)
             }
         };
         Self {
@@ -119,9 +143,11 @@ impl Said {
             meta,
             trace,
             trip: None,
-            responses: aside.responses.clone(),
-            state: aside.state.clone(),
+            responses: rare.and_then(|rare| rare.responses.clone()),
+            state: rare.and_then(|rare| rare.state.clone()),
             more,
+            name: aside.name.clone(),
+            arguments: aside.arguments.clone(),
         }
     }
 
@@ -144,12 +170,12 @@ impl Visit {
         let (trace, trip) = (said.trace, said.trip);
         let told =
             Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta, trace };
-        let Said { responses, state, more, .. } = said;
+        let Said { responses, state, more, name, arguments, .. } = said;
         let (returns_questions, alone) = (true, true);
         let asking = Arc::default();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None }
+        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None, name, arguments }
     }
 
     /// Of a legacy caller: it is asked by requests, and said once what it can and from which level on it wants the log.
@@ -161,11 +187,12 @@ impl Visit {
         let told = Told { capabilities: Some(asker.capabilities()), log_level, meta: said.meta, trace };
         let on_log = Some(on_log(&line, level));
         let (responses, state, more) = (None, None, said.more);
+        let (name, arguments) = (said.name, said.arguments);
         let (returns_questions, alone) = (false, false);
         let asking = Arc::default();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None }
+        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None, name, arguments }
     }
 }
 

@@ -3,7 +3,7 @@
 //! In: what has arrived. Out: a head, once it is whole. What can be read in two ways is refused, so that nobody on the
 //! way sees another request than we do.
 
-use bytes::{Buf as _, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
 use httparse::Status;
 use std::mem::MaybeUninit;
@@ -13,16 +13,19 @@ use super::HEAD;
 /// A request up to its body. Fields are asked for by their names in small letters.
 #[derive(Debug)]
 pub(in crate::gateway) struct Head {
-    /// As it came, but for names in small letters, and bytes beyond ASCII: in their places stands what can stand nowhere.
-    text: String,
-    /// Whether there are any.
-    is_foreign: bool,
+    /// As it came.
+    text: Bytes,
     method: Method,
     path: Span,
     query: Option<Span>,
     /// The host that the target names, if it names one.
     authority: Option<String>,
-    fields: Vec<(Span, Span)>,
+    /// The values of the fields that nearly every request is asked for.
+    usual: [Option<Span>; USUAL.len()],
+    /// Which of those stand there more than once: a bit for each.
+    repeated: u16,
+    /// The other fields, and what is repeated of the usual ones.
+    others: Vec<(Span, Span)>,
     pub(super) framing: Framing,
     keeps_alive: bool,
     /// Whether the body is sent only after we said so.
@@ -51,8 +54,20 @@ struct Span(u16, u16);
 
 /// How many fields a head may have.
 const MOST: usize = 100;
-/// No head has this in it: it is a control character.
-const FOREIGN: u8 = 0x7f;
+/// Fields that are looked for in nearly every request: they are found while it is read.
+const USUAL: [&str; 11] = [
+    "host",
+    "accept",
+    "origin",
+    "mcp-name",
+    "mcp-method",
+    "traceparent",
+    "content-type",
+    "authorization",
+    "mcp-session-id",
+    "content-encoding",
+    "mcp-protocol-version",
+];
 
 // === impl BadHead ===
 
@@ -86,8 +101,7 @@ impl Head {
             Err(_) => return Err(BadHead::Malformed),
         };
         let mut head = Self::of(&read, within).ok_or(BadHead::Malformed)?;
-        head.text = head.plain(&arrived[..length]).ok_or(BadHead::Malformed)?;
-        arrived.advance(length);
+        head.text = arrived.split_to(length).freeze();
         Ok(Some(head))
     }
 
@@ -98,33 +112,44 @@ impl Head {
         let (path, query, authority) = target_of(target, within)?;
         let mut framing = None;
         let (mut keeps_alive, mut waits) = (is_new, false);
-        let mut fields = Vec::with_capacity(read.headers.len());
+        let (mut usual, mut repeated, mut others) = ([None; USUAL.len()], 0, Vec::new());
         for field in &*read.headers {
+            let value = Span::of(field.value, within)?;
+            if let Some(which) = which(field.name.as_bytes()) {
+                if usual[which].is_none() {
+                    usual[which] = Some(value);
+                    continue;
+                }
+                repeated |= 1 << which;
+            }
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             match field.name.len() {
                 10 if is("connection") => keeps_alive &= !has_word(field.value, "close"),
                 6 if is("expect") => waits = is_new && field.value.eq_ignore_ascii_case(b"100-continue"),
-                // Once, and only one of the two.
+                // Once, and only one of the two. Nobody asks for them as fields.
                 14 if is("content-length") => {
                     let length = Framing::Length(number(field.value)?);
                     framing.replace(length).is_none().then_some(())?;
+                    continue;
                 }
                 17 if is("transfer-encoding") => {
                     let known = is_new && field.value.eq_ignore_ascii_case(b"chunked");
                     (known && framing.replace(Framing::Chunked).is_none()).then_some(())?;
+                    continue;
                 }
                 _ => {}
             }
-            fields.push((Span::of(field.name.as_bytes(), within)?, Span::of(field.value, within)?));
+            others.push((Span::of(field.name.as_bytes(), within)?, value));
         }
         Some(Self {
-            text: String::new(),
-            is_foreign: false,
+            text: Bytes::new(),
             method: method_of(method)?,
             path,
             query,
             authority,
-            fields,
+            usual,
+            repeated,
+            others,
             framing: framing.unwrap_or(Framing::Length(0)),
             keeps_alive,
             waits,
@@ -132,29 +157,16 @@ impl Head {
         })
     }
 
-    /// The text of a head whose places are known: names as we write them, so that comparing them is comparing bytes.
-    fn plain(&mut self, bytes: &[u8]) -> Option<String> {
-        let mut text = bytes.to_vec();
-        self.is_foreign = !bytes.is_ascii();
-        if self.is_foreign {
-            text.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = FOREIGN);
-        }
-        for (name, _) in &self.fields {
-            text[usize::from(name.0)..usize::from(name.1)].make_ascii_lowercase();
-        }
-        String::from_utf8(text).ok()
-    }
-
     pub(in crate::gateway) fn method(&self) -> &Method {
         &self.method
     }
 
     pub(in crate::gateway) fn path(&self) -> &str {
-        self.slice(self.path)
+        self.text(self.path).unwrap_or_default()
     }
 
     pub(in crate::gateway) fn query(&self) -> Option<&str> {
-        self.query.map(|query| self.slice(query))
+        self.query.and_then(|query| self.text(query))
     }
 
     /// Whether another request may follow on its connection.
@@ -169,42 +181,59 @@ impl Head {
 
     /// A field's value, if it stands there once and is text.
     pub(in crate::gateway) fn one(&self, name: &str) -> Option<&str> {
-        let mut values = self.values(name);
+        if let Some(which) = which(name.as_bytes()) {
+            return self.usual[which]
+                .filter(|_| self.repeated & (1 << which) == 0)
+                .and_then(|it| self.text(it));
+        }
+        let mut values = self.others(name);
         let value = values.next()?;
         if values.next().is_some() { None } else { self.text(value) }
     }
 
+    /// The bytes of a usual field that stands there once, for whoever only compares them.
+    pub(in crate::gateway) fn bytes_of(&self, name: &str) -> Option<&[u8]> {
+        let which = which(name.as_bytes())?;
+        self.usual[which].filter(|_| self.repeated & (1 << which) == 0).map(|value| self.slice(value))
+    }
+
     /// Whether a field is there, whatever it says.
     pub(in crate::gateway) fn has(&self, name: &str) -> bool {
-        self.values(name).next().is_some()
+        match which(name.as_bytes()) {
+            Some(which) => self.usual[which].is_some(),
+            None => self.others(name).next().is_some(),
+        }
     }
 
     /// Whether a list in a field has this word.
     pub(in crate::gateway) fn lists(&self, name: &str, word: &str) -> bool {
-        self.values(name).any(|value| has_word(self.slice(value).as_bytes(), word))
+        let first = which(name.as_bytes()).and_then(|which| self.usual[which]);
+        first.into_iter().chain(self.others(name)).any(|value| has_word(self.slice(value), word))
     }
 
-    /// The fields whose names begin like this: the rest of their names, and their values where those are text.
+    /// The fields whose names begin like this, which none of the usual ones does: the rest of their names, and their
+    /// values where those are text.
     pub(in crate::gateway) fn beginning(&self, mark: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         let marked = move |(name, value): &(Span, Span)| {
-            let rest = self.slice(*name).strip_prefix(mark)?;
-            Some((rest, self.text(*value)))
+            let (begin, rest) = self.slice(*name).split_at_checked(mark.len())?;
+            begin.eq_ignore_ascii_case(mark.as_bytes()).then_some(())?;
+            Some((std::str::from_utf8(rest).ok()?, self.text(*value)))
         };
-        self.fields.iter().filter_map(marked)
+        self.others.iter().filter_map(marked)
     }
 
-    fn values(&self, name: &str) -> impl Iterator<Item = Span> {
-        let is = move |span: Span| span.len() == name.len() && self.slice(span) == name;
-        self.fields.iter().filter(move |(own, _)| is(*own)).map(|(_, value)| *value)
+    fn others(&self, name: &str) -> impl Iterator<Item = Span> {
+        let is = move |span: Span| self.slice(span).eq_ignore_ascii_case(name.as_bytes());
+        self.others.iter().filter(move |(own, _)| is(*own)).map(|(_, value)| *value)
     }
 
-    fn slice(&self, span: Span) -> &str {
+    fn slice(&self, span: Span) -> &[u8] {
         self.text.get(usize::from(span.0)..usize::from(span.1)).unwrap_or_default()
     }
 
     /// Plain text only: what has other bytes in it means something else to everybody. Blanks around it are gone already.
     fn text(&self, span: Span) -> Option<&str> {
-        Some(self.slice(span)).filter(|text| !self.is_foreign || !text.as_bytes().contains(&FOREIGN))
+        std::str::from_utf8(self.slice(span)).ok().filter(|text| text.is_ascii())
     }
 }
 
@@ -215,9 +244,26 @@ impl Span {
         let start = (part.as_ptr() as usize).checked_sub(within.as_ptr() as usize)?;
         Some(Self(u16::try_from(start).ok()?, u16::try_from(start + part.len()).ok()?))
     }
+}
 
-    fn len(self) -> usize {
-        usize::from(self.1 - self.0)
+/// Which of the usual fields has this name. Those that most callers write as we do are told by their bytes alone.
+fn which(name: &[u8]) -> Option<usize> {
+    let is = |which: usize| {
+        let usual = USUAL[which].as_bytes();
+        (name == usual || name.eq_ignore_ascii_case(usual)).then_some(which)
+    };
+    match name.len() {
+        4 => is(0),
+        6 => is(1).or_else(|| is(2)),
+        8 => is(3),
+        10 => is(4),
+        11 => is(5),
+        12 => is(6),
+        13 => is(7),
+        14 => is(8),
+        16 => is(9),
+        20 => is(10),
+        _ => None,
     }
 }
 

@@ -89,3 +89,23 @@ fn a_value_is_text_or_nothing() {
     assert!(whole("a: x, WebSocket ,y\r\n").lists("a", "websocket"));
     assert!(!whole("a: xwebsocket\r\n").lists("a", "websocket"));
 }
+
+#[test]
+fn a_usual_field_is_found_however_it_is_written_and_counted_as_often_as_it_stands() {
+    for name in ["accept", "origin", "mcp-name", "mcp-method", "traceparent", "content-type", "authorization"]
+        .into_iter()
+        .chain(["mcp-session-id", "content-encoding", "mcp-protocol-version", "x-other"])
+    {
+        let (loud, value) = (name.to_ascii_uppercase(), Some("Some, Thing"));
+        for written in [name, &*loud] {
+            let head = whole(&format!("{written}: Some, Thing\r\n"));
+            assert_eq!((head.one(name), head.has(name), head.lists(name, "thing")), (value, true, true));
+            let head = whole(&format!("{name}: a\r\n{written}: b\r\n"));
+            assert_eq!((head.one(name), head.has(name)), (None, true), "{name}");
+            assert!(head.lists(name, "a") && head.lists(name, "b") && !head.lists(name, "c"), "{name}");
+        }
+        assert_eq!((whole("").one(name), whole("").has(name)), (None, false), "{name}");
+    }
+    let head = whole("Mcp-Param-A: 1\r\nx: 2\r\nmcp-param-b: \u{fc}\r\n");
+    assert_eq!(head.beginning("mcp-param-").collect::<Vec<_>>(), [("A", Some("1")), ("b", None)]);
+}

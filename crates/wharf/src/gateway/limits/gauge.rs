@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Gate;
+use super::{Gate, Server};
 use crate::names::{CallerName, ServerName};
 
 /// What goes on at the gate.
@@ -32,11 +32,10 @@ impl Gate {
     /// Looks at the queue.
     pub(in crate::gateway) fn gauge(&self) -> Gauge {
         let state = self.0.lock();
-        let servers = state.servers.iter().map(|(name, at)| {
-            let load = Load { under_way: at.under_way, waiting: at.waiting };
-            (name.clone(), load)
-        });
-        let mut servers: Vec<_> = servers.collect();
+        let of = |at: &Server| Load { under_way: at.under_way, waiting: at.waiting };
+        let servers = state.servers.iter().map(|(name, at)| (Some(name.clone()), of(at)));
+        let nowhere = state.nowhere.turns.keys().next().map(|_| (None, of(&state.nowhere)));
+        let mut servers: Vec<_> = servers.chain(nowhere).collect();
         let callers = state.callers.iter().map(|(name, caller)| {
             let load = Load { under_way: caller.under_way, waiting: caller.waiting };
             (name.clone(), load)
