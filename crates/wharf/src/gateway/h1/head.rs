@@ -9,6 +9,7 @@ use httparse::Status;
 use std::mem::MaybeUninit;
 
 use super::HEAD;
+use crate::wire::http1::{Span, has_word, length};
 
 /// A request up to its body. Fields are asked for by their names in small letters.
 #[derive(Debug)]
@@ -47,10 +48,6 @@ pub(in crate::gateway) enum BadHead {
     Malformed,
     TooLarge,
 }
-
-/// A part of a head. Heads are small.
-#[derive(Clone, Copy, Debug)]
-struct Span(u16, u16);
 
 /// How many fields a head may have.
 const MOST: usize = 100;
@@ -128,7 +125,7 @@ impl Head {
                 6 if is("expect") => waits = is_new && field.value.eq_ignore_ascii_case(b"100-continue"),
                 // Once, and only one of the two. Nobody asks for them as fields.
                 14 if is("content-length") => {
-                    let length = Framing::Length(number(field.value)?);
+                    let length = Framing::Length(length(field.value)?);
                     framing.replace(length).is_none().then_some(())?;
                     continue;
                 }
@@ -228,21 +225,12 @@ impl Head {
     }
 
     fn slice(&self, span: Span) -> &[u8] {
-        self.text.get(usize::from(span.0)..usize::from(span.1)).unwrap_or_default()
+        span.in_text(&self.text)
     }
 
     /// Plain text only: what has other bytes in it means something else to everybody. Blanks around it are gone already.
     fn text(&self, span: Span) -> Option<&str> {
         std::str::from_utf8(self.slice(span)).ok().filter(|text| text.is_ascii())
-    }
-}
-
-// === impl Span ===
-
-impl Span {
-    fn of(part: &[u8], within: &[u8]) -> Option<Self> {
-        let start = (part.as_ptr() as usize).checked_sub(within.as_ptr() as usize)?;
-        Some(Self(u16::try_from(start).ok()?, u16::try_from(start + part.len()).ok()?))
     }
 }
 
@@ -291,16 +279,6 @@ fn target_of(target: &str, within: &[u8]) -> Option<(Span, Option<Span>, Option<
         Some(query) => Some(Span::of(query.as_bytes(), within)?),
         None => None,
     };
-    let path = if path.is_empty() { Span(0, 0) } else { Span::of(path.as_bytes(), within)? };
+    let path = if path.is_empty() { Span::NOTHING } else { Span::of(path.as_bytes(), within)? };
     Some((path, query, authority))
-}
-
-/// Digits and nothing else.
-fn number(value: &[u8]) -> Option<u64> {
-    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    if digits { std::str::from_utf8(value).ok()?.parse().ok() } else { None }
-}
-
-fn has_word(list: &[u8], word: &str) -> bool {
-    list.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }
