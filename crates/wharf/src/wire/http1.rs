@@ -128,7 +128,9 @@ fn line(arrived: &[u8]) -> Result<Option<&[u8]>, BadChunks> {
 fn size(line: &[u8]) -> Result<(State, usize), BadChunks> {
     let size = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let beside = line.len() - size.len();
-    let size = size.trim_ascii();
+    // Blanks behind it are in the field; nothing else is.
+    let end = size.iter().rposition(|byte| !matches!(byte, b' ' | b'\t')).map_or(0, |last| last + 1);
+    let size = &size[..end];
     let digits = !size.is_empty() && size.len() <= 8 && size.iter().all(u8::is_ascii_hexdigit);
     let size = std::str::from_utf8(size).ok().filter(|_| digits);
     match size.and_then(|size| usize::from_str_radix(size, 16).ok()) {
