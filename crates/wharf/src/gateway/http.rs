@@ -226,8 +226,8 @@ impl Door {
             turn_away(Bar::Address(why));
             return Wanted::Nothing(body::plain(status, why));
         }
-        let path = head.path();
-        if !matches!(path, "/mcp" | "/sse" | "/messages") {
+        let path = head.path_bytes();
+        if !matches!(path, b"/mcp" | b"/sse" | b"/messages") {
             return Wanted::Nothing(self.about_itself(head).await);
         }
         let admission = settings.admission.load();
@@ -243,7 +243,7 @@ impl Door {
         if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
             return Wanted::Nothing(body::overloaded(&Json::null(), &overloaded.into()));
         }
-        if *head.method() == Method::POST && path != "/sse" {
+        if *head.method() == Method::POST && path != b"/sse" {
             return match check_kind(head, path) {
                 Ok(()) => Wanted::Message(caller),
                 Err(refused) => {
@@ -302,7 +302,7 @@ impl Door {
 
     /// Takes what a caller has sent.
     async fn take(&self, head: &Head, caller: Guest, frame: Bytes, seat: &mut Seat<'_>) -> Reply {
-        if head.path() == "/messages" {
+        if head.path_bytes() == b"/messages" {
             // A message for a stream, which is also where the answer goes.
             return Box::pin(self.streams.take(head.query(), &caller, frame)).await;
         }
@@ -339,7 +339,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const TOO_LATE: &str = "the request took too long to arrive";
 
 /// Whether a message is sent in a way that is read here.
-fn check_kind(head: &Head, path: &str) -> Result<(), Box<Reply>> {
+fn check_kind(head: &Head, path: &[u8]) -> Result<(), Box<Reply>> {
     let refuse = |status, why| Err(Box::new(body::plain(status, why)));
     if !is_json(head) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json");
@@ -348,7 +348,7 @@ fn check_kind(head: &Head, path: &str) -> Result<(), Box<Reply>> {
     if head.has("content-encoding") {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as it is, without a content-encoding");
     }
-    if path == "/mcp" && !accepts_both(head) {
+    if path == b"/mcp" && !accepts_both(head) {
         return refuse(StatusCode::NOT_ACCEPTABLE, "accept both application/json and text/event-stream");
     }
     Ok(())

@@ -49,7 +49,7 @@ pub(super) struct Talk {
     /// What it was asked.
     pub(super) asks: Asks,
     /// The ways that lead to it: those of its requests, by their ids, and one that is always open where there is one.
-    open: Mutex<HashMap<Bytes, Line>>,
+    open: Mutex<HashMap<Bytes, Line, foldhash::fast::RandomState>>,
     pub(super) stream: Mutex<Option<Line>>,
     /// Streams that it reads over HTTP, and how many there were.
     pub(super) reels: Reels,
@@ -288,7 +288,7 @@ impl Talk {
                 let asker = Arc::new(self.messenger(Some(line.clone())));
                 let mut said = asked.said();
                 desk.embark(&mut said, name);
-                let visit = Visit::legacy(said, line, asker, self.level());
+                let visit = Visit::legacy(said, &line, asker, self.level());
                 desk.answer(&scope, name, params, &visit).await
             }
         }

@@ -137,7 +137,7 @@ impl Head {
             Fields::Map(map) => map.get(name).map(HeaderValue::as_bytes),
             Fields::Text { text, places } => {
                 let name = name.as_str().as_bytes();
-                let is = |own: &Span| own.in_text(text).eq_ignore_ascii_case(name);
+                let is = |own: &Span| own.len() == name.len() && own.in_text(text).eq_ignore_ascii_case(name);
                 let (_, value) = places.iter().find(|(own, _)| is(own))?;
                 Some(value.in_text(text))
             }

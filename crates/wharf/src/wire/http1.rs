@@ -57,13 +57,14 @@ const BESIDE: usize = 32 * 1024;
 // === impl Span ===
 
 impl Span {
-    /// The empty part.
-    pub(crate) const NOTHING: Self = Self(0, 0);
-
     /// Where a part of a head is within it.
     pub(crate) fn of(part: &[u8], within: &[u8]) -> Option<Self> {
         let start = (part.as_ptr() as usize).checked_sub(within.as_ptr() as usize)?;
         Some(Self(u16::try_from(start).ok()?, u16::try_from(start + part.len()).ok()?))
+    }
+
+    pub(crate) fn len(self) -> usize {
+        usize::from(self.1 - self.0)
     }
 
     pub(crate) fn in_text(self, text: &[u8]) -> &[u8] {

@@ -68,9 +68,13 @@ impl Target {
     }
 
     async fn show(&self, ask: &Ask<'_>, shown: Option<&Shown>) -> Result<Answer, Unsent> {
-        let shown = shown.map(|shown| (AUTHORIZATION, shown.header.clone()));
-        let own: Vec<_> = ask.own.iter().cloned().chain(shown).collect();
-        self.endpoint.ask(self.uri.as_ref(), &Ask { own: &own, ..*ask }).await.map_err(Unsent::Net)
+        let (mut own, mut ask) = (Vec::new(), *ask);
+        if let Some(shown) = shown {
+            own.extend_from_slice(ask.own);
+            own.push((AUTHORIZATION, shown.header.clone()));
+            ask.own = &own;
+        }
+        self.endpoint.ask(self.uri.as_ref(), &ask).await.map_err(Unsent::Net)
     }
 
     /// Ends a session, if the server is willing; nobody waits for its consent.

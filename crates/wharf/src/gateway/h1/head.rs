@@ -5,11 +5,10 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
-use httparse::Status;
-use std::mem::MaybeUninit;
 
 use super::HEAD;
-use crate::wire::http1::{Span, has_word, length};
+use super::lines::{First, Lines, Span, Unread};
+use crate::wire::http1::{has_word, length as number};
 
 /// A request up to its body. Fields are asked for by their names in small letters.
 #[derive(Debug)]
@@ -86,72 +85,74 @@ impl BadHead {
 impl Head {
     /// Takes a head off what has arrived; `None` while there is more to come.
     pub(super) fn take(arrived: &mut BytesMut) -> Result<Option<Self>, BadHead> {
-        let mut fields = [const { MaybeUninit::uninit() }; MOST];
-        let mut read = httparse::Request::new(&mut []);
         // A head that is too large is not looked through for its end.
         let within = &arrived[..arrived.len().min(HEAD)];
-        let length = match read.parse_with_uninit_headers(within, &mut fields) {
-            Ok(Status::Complete(length)) => length,
-            Ok(Status::Partial) if arrived.len() >= HEAD => return Err(BadHead::TooLarge),
-            Ok(Status::Partial) => return Ok(None),
-            Err(httparse::Error::TooManyHeaders) => return Err(BadHead::TooLarge),
-            Err(_) => return Err(BadHead::Malformed),
-        };
-        let mut head = Self::of(&read, within).ok_or(BadHead::Malformed)?;
-        head.text = arrived.split_to(length).freeze();
-        Ok(Some(head))
+        let mut lines = Lines::new(within);
+        match Self::read(within, &mut lines) {
+            Ok(mut head) => {
+                let length = lines.end();
+                head.text = arrived.split_to(length).freeze();
+                Ok(Some(head))
+            }
+            Err(Unread::Partial) if arrived.len() < HEAD => Ok(None),
+            Err(Unread::Partial | Unread::TooMany) => Err(BadHead::TooLarge),
+            Err(Unread::Malformed) => Err(BadHead::Malformed),
+        }
     }
 
-    /// Everything but the text. `None` if it can be read in two ways.
-    fn of(read: &httparse::Request<'_, '_>, within: &[u8]) -> Option<Self> {
-        let (method, target) = (read.method?, read.path?);
-        let is_new = read.version == Some(1);
-        let (path, query, authority) = target_of(target, within)?;
-        let mut framing = None;
-        let (mut keeps_alive, mut waits) = (is_new, false);
-        let (mut usual, mut repeated, mut others) = ([None; USUAL.len()], 0, Vec::new());
-        for field in &*read.headers {
-            let value = Span::of(field.value, within)?;
-            if let Some(which) = which(field.name.as_bytes()) {
-                if usual[which].is_none() {
-                    usual[which] = Some(value);
-                    continue;
-                }
-                repeated |= 1 << which;
-            }
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            match field.name.len() {
-                10 if is("connection") => keeps_alive &= !has_word(field.value, "close"),
-                6 if is("expect") => waits = is_new && field.value.eq_ignore_ascii_case(b"100-continue"),
-                // Once, and only one of the two. Nobody asks for them as fields.
-                14 if is("content-length") => {
-                    let length = Framing::Length(length(field.value)?);
-                    framing.replace(length).is_none().then_some(())?;
-                    continue;
-                }
-                17 if is("transfer-encoding") => {
-                    let known = is_new && field.value.eq_ignore_ascii_case(b"chunked");
-                    (known && framing.replace(Framing::Chunked).is_none()).then_some(())?;
-                    continue;
-                }
-                _ => {}
-            }
-            others.push((Span::of(field.name.as_bytes(), within)?, value));
-        }
-        Some(Self {
+    /// Everything but the text.
+    fn read(within: &[u8], lines: &mut Lines<'_>) -> Result<Self, Unread> {
+        let First { method, target, is_new } = lines.first()?;
+        let (path, query, authority) = target_of(target, within).ok_or(Unread::Malformed)?;
+        let mut head = Self {
             text: Bytes::new(),
-            method: method_of(method)?,
+            method: method_of(method.within(within)).ok_or(Unread::Malformed)?,
             path,
             query,
             authority,
-            usual,
-            repeated,
-            others,
-            framing: framing.unwrap_or(Framing::Length(0)),
-            keeps_alive,
-            waits,
+            usual: [None; USUAL.len()],
+            repeated: 0,
+            others: Vec::new(),
+            framing: Framing::Length(0),
+            keeps_alive: is_new,
+            waits: false,
             knows_chunks: is_new,
-        })
+        };
+        let (mut framing, mut left) = (None, MOST);
+        while let Some((name, value)) = lines.field()? {
+            left = left.checked_sub(1).ok_or(Unread::TooMany)?;
+            head.add((name, value), within, &mut framing).ok_or(Unread::Malformed)?;
+        }
+        head.framing = framing.unwrap_or(Framing::Length(0));
+        Ok(head)
+    }
+
+    /// One more field. `None` if it says what was said already, in another way.
+    fn add(&mut self, (own, at): (Span, Span), within: &[u8], framing: &mut Option<Framing>) -> Option<()> {
+        let (name, value) = (own.within(within), at.within(within));
+        if let Some(which) = which(name) {
+            if self.usual[which].is_none() {
+                self.usual[which] = Some(at);
+                return Some(());
+            }
+            self.repeated |= 1 << which;
+        }
+        let (is_new, is) = (self.knows_chunks, |known: &str| name.eq_ignore_ascii_case(known.as_bytes()));
+        match name.len() {
+            10 if is("connection") => self.keeps_alive &= !has_word(value, "close"),
+            6 if is("expect") => self.waits = is_new && value.eq_ignore_ascii_case(b"100-continue"),
+            // Once, and only one of the two. Nobody asks for them as fields.
+            14 if is("content-length") => {
+                return framing.replace(Framing::Length(number(value)?)).is_none().then_some(());
+            }
+            17 if is("transfer-encoding") => {
+                let known = is_new && value.eq_ignore_ascii_case(b"chunked");
+                return (known && framing.replace(Framing::Chunked).is_none()).then_some(());
+            }
+            _ => {}
+        }
+        self.others.push((own, at));
+        Some(())
     }
 
     pub(in crate::gateway) fn method(&self) -> &Method {
@@ -160,6 +161,11 @@ impl Head {
 
     pub(in crate::gateway) fn path(&self) -> &str {
         self.text(self.path).unwrap_or_default()
+    }
+
+    /// The same for whoever only compares it.
+    pub(in crate::gateway) fn path_bytes(&self) -> &[u8] {
+        self.slice(self.path)
     }
 
     pub(in crate::gateway) fn query(&self) -> Option<&str> {
@@ -225,7 +231,7 @@ impl Head {
     }
 
     fn slice(&self, span: Span) -> &[u8] {
-        span.in_text(&self.text)
+        span.within(&self.text)
     }
 
     /// Plain text only: what has other bytes in it means something else to everybody. Blanks around it are gone already.
@@ -255,30 +261,32 @@ fn which(name: &[u8]) -> Option<usize> {
     }
 }
 
-fn method_of(method: &str) -> Option<Method> {
+fn method_of(method: &[u8]) -> Option<Method> {
     Some(match method {
-        "POST" => Method::POST,
-        "GET" => Method::GET,
-        method => Method::from_bytes(method.as_bytes()).ok()?,
+        b"POST" => Method::POST,
+        b"GET" => Method::GET,
+        method => Method::from_bytes(method).ok()?,
     })
 }
 
 /// The path, the query and the host of a target.
-fn target_of(target: &str, within: &[u8]) -> Option<(Span, Option<Span>, Option<String>)> {
-    let (mut rest, mut authority) = (target, None);
-    if !target.starts_with('/') {
-        let uri: Uri = target.parse().ok()?;
+fn target_of(at: Span, within: &[u8]) -> Option<(Span, Option<Span>, Option<String>)> {
+    let target = at.within(within);
+    let (mut path, mut authority) = (at, None);
+    if !target.starts_with(b"/") {
+        let uri: Uri = std::str::from_utf8(target).ok()?.parse().ok()?;
         authority = uri.authority().map(ToString::to_string);
         // Nothing here is about a host as a whole, nor about `*`.
-        let after = target.find("://").map_or(0, |at| at + 3);
-        rest = target[after..].find('/').map_or("", |at| &target[after + at..]);
+        let after = target.windows(3).position(|part| part == b"://").map_or(0, |scheme| scheme + 3);
+        let slash = target[after..].iter().position(|byte| *byte == b'/');
+        path = at.from(slash.map_or(target.len(), |slash| after + slash));
     }
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
-    let query = match query {
-        Some(query) => Some(Span::of(query.as_bytes(), within)?),
-        None => None,
-    };
-    let path = if path.is_empty() { Span::NOTHING } else { Span::of(path.as_bytes(), within)? };
-    Some((path, query, authority))
+    let is = |mark: u8| move |byte: &u8| *byte == mark;
+    if let Some(fragment) = path.within(within).iter().position(is(b'#')) {
+        path = path.to(fragment);
+    }
+    match path.within(within).iter().position(is(b'?')) {
+        Some(mark) => Some((path.to(mark), Some(path.from(mark + 1)), authority)),
+        None => Some((path, None, authority)),
+    }
 }

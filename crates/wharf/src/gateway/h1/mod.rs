@@ -5,6 +5,7 @@
 
 mod head;
 mod intake;
+mod lines;
 mod outlet;
 #[cfg(test)]
 mod tests;
