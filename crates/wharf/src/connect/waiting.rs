@@ -113,14 +113,17 @@ impl Waiting<'_> {
                 self.life.hush();
                 turn.read(|| self.life.is_answered());
             }
-            if let Poll::Ready(sign) = self.life.poll_sign(cx) {
-                return Poll::Ready(First::Sign(sign));
-            }
             if let Some(carry) = &mut carry
                 && !std::mem::take(&mut just_asked)
-                && let Poll::Ready(carried) = carry.as_mut().poll(cx)
             {
-                return Poll::Ready(First::Carried(carried));
+                // It may bring the answer, which is looked for below.
+                self.life.hush();
+                if let Poll::Ready(carried) = carry.as_mut().poll(cx) {
+                    return Poll::Ready(First::Carried(carried));
+                }
+            }
+            if let Poll::Ready(sign) = self.life.poll_sign(cx) {
+                return Poll::Ready(First::Sign(sign));
             }
             if let Some(steps) = steps
                 && let Poll::Ready(Some(step)) = steps.poll_recv(cx)
