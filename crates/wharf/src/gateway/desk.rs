@@ -400,12 +400,10 @@ fn is_passed_on(number: i64) -> bool {
     number == code::MISSING_CAPABILITY || !code::is_modern(number)
 }
 
-#[cold]
 pub(super) fn unknown(method: &str) -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method `{method}`"))
 }
 
-#[cold]
 pub(super) fn invalid(what: &str) -> RpcError {
     RpcError::new(code::INVALID_PARAMS, what)
 }

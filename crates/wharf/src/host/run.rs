@@ -364,7 +364,6 @@ impl Host {
 }
 
 /// What is wrong with arguments, without what is secret in them.
-#[cold]
 fn about(mut error: Box<Error>, arguments: impl FnOnce() -> Redacted) -> Box<Error> {
     if let Error::Arguments { problems, .. } = &mut *error {
         let arguments = arguments();
