@@ -37,7 +37,7 @@ pub(crate) async fn whenever_quiet(gateway: &Gateway) {
         let Some(mapped) = mapped() else { return std::future::pending().await };
         // What goes on at rest has come back by then. Only much more than that is worth the trouble.
         let usual = *at_rest.get_or_insert(mapped);
-        if rested_at != moves || mapped > usual + usual / 2 {
+        if rested_at != moves || mapped > usual + usual / 3 {
             give_back();
             (rested_at, at_rest) = (moves, None);
         }
