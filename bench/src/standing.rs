@@ -20,8 +20,9 @@ type Look = (String, fn(&Wharf, &Settings, &str) -> Row);
 const IDLE: usize = 1000;
 /// How long everything that is started may take to come to rest.
 const REST: Duration = Duration::from_secs(1);
-/// How long it may take until a gateway that nobody calls gives back what it does not need.
-const GIVING_BACK: Duration = Duration::from_secs(15);
+/// How long it takes until a gateway that nobody calls is at rest: it has given back what it does not need, and done what
+/// was left to do after the last call.
+const AT_REST: Duration = Duration::from_secs(60);
 
 /// Every look.
 pub(crate) fn all() -> Vec<Look> {
@@ -111,12 +112,7 @@ fn attached(wharf: &Wharf, name: &str) -> Row {
     assert!(run >= 10, "only {run} servers run");
     std::thread::sleep(REST);
     let before = resident(pid(&gateway));
-    let since = Instant::now();
-    while resident(pid(&gateway)) > before * 3 / 4 && since.elapsed() < GIVING_BACK {
-        std::thread::sleep(REST / 10);
-    }
-    // What goes on while nobody calls has come back by then.
-    std::thread::sleep(REST * 2);
+    std::thread::sleep(AT_REST);
     let megabytes = |kilobytes: u64| kilobytes as f64 / 1024.0;
     let mut row = row(name, vec![megabytes(resident(pid(&gateway)))], "MB", Some(Bar::AtMost(15.0)));
     let (before, written) = (megabytes(before), megabytes(written(pid(&gateway))));

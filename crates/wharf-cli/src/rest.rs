@@ -25,29 +25,28 @@ struct Mapping {
 
 /// How long nothing may be asked before it is called quiet.
 const QUIET: Duration = Duration::from_secs(5);
+/// After so many looks at which it was quiet there is little left to give back.
+const RARELY: u64 = 64;
 /// What the system calls memory that is locked, huge, or a device's.
 const SPECIAL: [&str; 6] = ["lo", "ht", "io", "pf", "mm", "de"];
 
-/// Gives back what is not needed whenever nothing was asked for a while: once after each time that something was, and
-/// again if more is mapped than at rest, whoever needed it. Never ends.
+/// Gives back what is not needed whenever nothing was asked for a while. Never ends.
 pub(crate) async fn whenever_quiet(gateway: &Gateway) {
-    let (mut rested_at, mut at_rest) = (None, None);
+    let (mut asked, mut looks) = (None, 0);
     loop {
-        let moves = Some(gateway.quiet_for(QUIET).await);
-        let Some(mapped) = mapped() else { return std::future::pending().await };
-        // What goes on at rest has come back by then. Only much more than that is worth the trouble.
-        let usual = *at_rest.get_or_insert(mapped);
-        if rested_at != moves || mapped > usual + usual / 3 {
+        let now = Some(gateway.quiet_for(QUIET).await);
+        looks = if asked == now { looks + 1 } else { 0 };
+        asked = now;
+        if is_due(looks) {
             give_back();
-            (rested_at, at_rest) = (moves, None);
         }
     }
 }
 
-/// How many pages of files are mapped. `None` where nobody says.
-fn mapped() -> Option<usize> {
-    let told = std::fs::read_to_string("/proc/self/statm").ok()?;
-    told.split(' ').nth(2)?.parse().ok()
+/// Whether it is time, after so many looks at which it was quiet since the last question. What still had to be done then,
+/// or was done by itself since, has brought back some of it; less and less as time goes on.
+fn is_due(looks: u64) -> bool {
+    looks.is_multiple_of(RARELY) || looks.is_power_of_two()
 }
 
 /// Lets the system take the unchanged pages of the program and of its libraries.
