@@ -71,8 +71,8 @@ pub(crate) fn all() -> Vec<Case> {
     for (from, to) in [(Http, Stdio), (Http, Http), (Stdio, Stdio), (Stdio, Http)] {
         for era in [Era::Modern, Era::Legacy] {
             for flight in [1, 32, 128, 1024] {
-                for cores in [Cores::All, Cores::One] {
-                    let usual = flight == 1 || flight == 128;
+                for cores in [Cores::All, Cores::One, Cores::Apart] {
+                    let usual = flight == 1 || flight == 128 && cores != Cores::Apart;
                     if usual || (era == Era::Modern && cores == Cores::All) {
                         cases.push(Case { from, to, what: What::Echo, flight, era, cores });
                     }
@@ -105,10 +105,10 @@ impl Case {
     fn bar(&self) -> Option<Bar> {
         use Transport::{Http, Stdio};
         match (self.what, self.from, self.to, self.flight, self.cores) {
-            (What::Echo, Http, Stdio, 1, Cores::All) => Some(Bar::AtMost(0.8)),
+            (What::Echo, Http, Stdio, 1, Cores::Apart) => Some(Bar::AtMost(0.8)),
             (What::Echo, Http, Stdio, 1, Cores::One) => Some(Bar::AtMost(1.4)),
             (What::Echo, Http, Stdio, 128, Cores::All) => Some(Bar::AtLeast(0.4)),
-            (What::Echo, Http, Http, 1, Cores::All) => Some(Bar::AtMost(1.2)),
+            (What::Echo, Http, Http, 1, Cores::Apart) => Some(Bar::AtMost(1.2)),
             (What::Echo, Http, Http, 128, Cores::All) => Some(Bar::AtLeast(0.3)),
             (What::Echo, Stdio, Stdio, 1, Cores::One) => Some(Bar::AtMost(2.0)),
             (What::Large, ..) => Some(Bar::AtMost(1.1)),
@@ -130,18 +130,19 @@ impl Case {
     /// Measures it. Direct calls and those through each gateway take turns.
     pub(crate) fn measure(&self, settings: &Settings) -> Vec<Row> {
         let subjects: Vec<_> = settings.subjects.iter().filter(|subject| self.suits(subject)).collect();
-        if subjects.is_empty() {
+        if subjects.is_empty() || !self.cores.are_there() {
             return Vec::new();
         }
         self.cores.with(|| {
             let tools = if self.what == What::List { 1000 } else { 3 };
-            let server = Server::new(tools, settings.busy);
+            let server = Server { core: self.cores.of_servers(), ..Server::new(tools, settings.busy) };
             let echo = server.listen();
             let mut hops = self.hops(&echo, &server);
             let mut running: Vec<_> = subjects
                 .iter()
                 .map(|subject| (self.start(subject, &echo, settings), Seen::default()))
                 .collect();
+            self.cores.settle();
             // Fewer than a few for each place in flight would tell how they begin and end.
             let usual =
                 (self.calls() / settings.divisor).max(if self.flight > 1 { self.flight * 5 } else { 2 });
@@ -229,7 +230,8 @@ impl Case {
     /// Starts a gateway with the echo server behind it.
     fn start(&self, subject: &Subject, echo: &Listening, settings: &Settings) -> Result<Running, String> {
         let port = (self.to == Transport::Http).then(|| echo.port());
-        let server = Server { port, ..Server::new(3, settings.busy) };
+        let core = self.cores.of_servers();
+        let server = Server { port, core, ..Server::new(3, settings.busy) };
         let place = match subject {
             Subject::Wharf(wharf) => Some(self.place(wharf, server)),
             Subject::Other { .. } => None,

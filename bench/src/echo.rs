@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 
 use crate::bytes::{Http, find, members, number_after, text_after};
+use crate::process::stay_on;
 
 /// What it has to say.
 pub(crate) struct Echo {
@@ -28,6 +29,8 @@ pub(crate) struct Manner {
     pub(crate) tools: usize,
     /// How long it works on a call, without letting the core go.
     pub(crate) busy: Duration,
+    /// Which core it stays on, if it does.
+    pub(crate) core: Option<usize>,
     /// What it does to others when it is called, if it is hostile.
     pub(crate) malice: Option<Malice>,
 }
@@ -65,6 +68,9 @@ impl Malice {
 impl Echo {
     /// The first of its tools echoes, the second gives text, and all others echo too.
     pub(crate) fn new(manner: Manner) -> Self {
+        if let Some(core) = manner.core {
+            stay_on(core);
+        }
         let own = [
             r#"{"name":"echo","description":"Says it again","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}"#.to_owned(),
             r#"{"name":"blob","description":"So much text","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer","minimum":0}},"required":["bytes"]}}"#.to_owned(),

@@ -129,6 +129,7 @@ fn echo(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
         match arg.as_str() {
             "--tools" => manner.tools = number(&value)?,
             "--busy" => manner.busy = Duration::from_micros(number(&value)? as u64),
+            "--core" => manner.core = Some(number(&value)?),
             "--hostile" => {
                 let malice = Malice::parse(&value);
                 manner.malice = Some(malice.ok_or_else(|| format!("no server is hostile by `{value}`"))?);

@@ -29,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) tools: usize,
     pub(crate) busy: Duration,
     pub(crate) malice: Option<Malice>,
+    /// Where it stays, if not anywhere.
+    pub(crate) core: Option<usize>,
     /// Where it listens already; without it, the gateway starts it.
     pub(crate) port: Option<u16>,
 }
@@ -94,6 +96,7 @@ impl Server {
         if !self.busy.is_zero() {
             args.extend(["--busy".to_owned(), self.busy.as_micros().to_string()]);
         }
+        args.extend(self.core.into_iter().flat_map(|core| ["--core".to_owned(), core.to_string()]));
         let malice = Malice::ALL.iter().find(|(_, malice)| Some(*malice) == self.malice);
         args.extend(malice.into_iter().flat_map(|(name, _)| ["--hostile".to_owned(), (*name).to_owned()]));
         args

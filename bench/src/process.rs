@@ -22,6 +22,9 @@ pub(crate) struct Kept {
 pub(crate) enum Cores {
     All,
     One,
+    /// The caller on one, the servers on another, the gateway where it wants: each message wakes a core, as it does where
+    /// callers and servers are not on the core that happens to be awake.
+    Apart,
 }
 
 /// Every program that runs, so that none is left when a measurement hangs.
@@ -81,6 +84,7 @@ impl Cores {
         match self {
             Self::All => "all cores",
             Self::One => "one core",
+            Self::Apart => "cores apart",
         }
     }
 
@@ -88,15 +92,46 @@ impl Cores {
     pub(crate) fn with<T>(self, work: impl FnOnce() -> T) -> T {
         let all = sched_getaffinity(None).unwrap();
         if self == Self::One {
-            let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| all.is_set(*cpu)).unwrap();
-            let mut one = CpuSet::new();
-            one.set(last);
-            sched_setaffinity(None, &one).unwrap();
+            stay_on(last_core());
         }
         let done = work();
         sched_setaffinity(None, &all).unwrap();
         done
     }
+
+    /// Whether this machine has them.
+    pub(crate) fn are_there(self) -> bool {
+        self != Self::Apart || first_core() != last_core()
+    }
+
+    /// The core that servers stay on, if it is not the caller's.
+    pub(crate) fn of_servers(self) -> Option<usize> {
+        (self == Self::Apart).then(last_core)
+    }
+
+    /// The caller begins to ask: from now on it stays where the servers are not.
+    pub(crate) fn settle(self) {
+        if self == Self::Apart {
+            stay_on(first_core());
+        }
+    }
+}
+
+/// This thread, and what it starts, stays on a core.
+pub(crate) fn stay_on(core: usize) {
+    let mut one = CpuSet::new();
+    one.set(core);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+fn first_core() -> usize {
+    let all = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap()
+}
+
+fn last_core() -> usize {
+    let all = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).rev().find(|core| all.is_set(*core)).unwrap()
 }
 
 /// How much memory a program has, in kilobytes.

@@ -1,7 +1,7 @@
 //! A request that is made for somebody else: a caller of the gateway.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::ask::{self, Asker};
 use crate::connect::{Answering, Companion, Told};
@@ -9,7 +9,6 @@ use crate::names::ServerName;
 use crate::wire::{Json, Members};
 
 /// What goes with a request of a caller, from its edge of the gateway to the server.
-#[derive(Clone)]
 pub struct Relayed {
     /// What the server is told of the caller.
     pub told: Told,
@@ -28,8 +27,8 @@ pub struct Relayed {
     /// Whoever is asked must know which request a question belongs to. A legacy server that cannot say is given one
     /// request at a time.
     pub alone: bool,
-    /// How many questions of its server wait for an answer now.
-    pub asking: Arc<AtomicUsize>,
+    /// How many questions of its server wait for an answer now. Made when somebody asks: most servers do not.
+    pub(crate) asking: OnceLock<Arc<AtomicUsize>>,
 }
 
 /// Hears the parameters of `notifications/message`. Must not wait.
@@ -49,6 +48,11 @@ impl Relayed {
         self.returns_questions && kind.is_some_and(|kind| UNFINISHED.contains(&kind))
     }
 
+    /// How many questions of its server wait for an answer now.
+    pub(crate) fn asking(&self) -> &Arc<AtomicUsize> {
+        self.asking.get_or_init(Arc::default)
+    }
+
     /// Whether the caller cannot be asked anything and wants to hear nothing: then one caller is like another.
     pub(crate) fn asks_nothing(&self) -> bool {
         let offers = self.told.capabilities.as_ref();
@@ -65,7 +69,7 @@ impl Companion for Relayed {
     }
 
     fn request(&self, server: &ServerName, method: &str, params: Option<Json>) -> Answering {
-        let asked = Asking::new(&self.asking);
+        let asked = Asking::new(self.asking());
         let answer = ask::answer(Arc::clone(&self.asker), server.clone(), method.to_owned(), params);
         Box::pin(async move {
             let answer = answer.await;

@@ -330,6 +330,7 @@ impl Wire {
         }
     }
 
+    #[cold]
     fn refused(&self, failure: Failure, request: &Request<'_>) -> Error {
         let server = self.server.clone();
         match failure {
@@ -347,10 +348,12 @@ impl Wire {
         }
     }
 
+    #[cold]
     fn broken(&self, reason: String) -> Error {
         Error::Protocol { server: self.server.clone(), reason, stderr: self.link.stderr() }
     }
 
+    #[cold]
     pub(super) fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {
         if let LinkFailure::Status { retry_after: Some(wait), .. } = &failure {
             self.inbox.rest(*wait);
@@ -382,6 +385,7 @@ impl Wire {
     }
 
     /// It never left: it may be sent again.
+    #[cold]
     fn not_sent(&self, reason: String) -> Error {
         Error::Connection {
             server: self.server.clone(),
@@ -393,6 +397,7 @@ impl Wire {
     }
 
     /// It left and nobody knows what became of it. Only a tool call may have had an effect.
+    #[cold]
     fn lost(&self, reason: String, request: &Request<'_>) -> Error {
         if request.method != method::TOOLS_CALL {
             return self.not_sent(reason);

@@ -36,7 +36,7 @@ impl Apps {
     }
 
     /// Whether a caller may call this tool at all.
-    pub(super) fn may_call(&self, caller: &CallerName, route: &Route, visit: &Visit) -> bool {
+    pub(super) fn may_call(&self, caller: &CallerName, route: &Route, visit: &Visit<'_>) -> bool {
         !route.tool.app_only || (are_known(visit) && self.has(caller, &route.server))
     }
 
@@ -65,7 +65,7 @@ impl Apps {
 }
 
 /// Whether a caller says that it shows user interfaces.
-pub(super) fn are_known(visit: &Visit) -> bool {
+pub(super) fn are_known(visit: &Visit<'_>) -> bool {
     let capabilities = visit.relayed.told.capabilities.as_ref();
     capabilities.is_some_and(|all| extension::is_in(all, extension::APPS))
 }

@@ -3,6 +3,7 @@
 //! In: what a caller asked, as a [`Job`]. Out: its answer. The work of a request needs some ten kilobytes while it is under
 //! way. A bench has them, and goes to the next request when its work is done, so that none pays for making that room.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -44,21 +45,21 @@ pub(super) enum Edge {
 
 /// A request that is worked on. Dropped before its end, it is cancelled.
 pub(super) struct UnderWay {
-    desk: Arc<Desk>,
+    /// What is to be done, until that is begun.
+    job: Option<Job>,
     bench: Option<Bench>,
 }
 
 type Answer = Result<Pieces, RpcError>;
 
-struct Bench {
-    top: Arc<Top>,
-    /// Never ends: after one job comes another.
-    work: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
+/// Never ends: after one job comes another.
+type Bench = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What lies on a bench: what is to be done, and what was.
-#[derive(Default)]
-struct Top(Mutex<(Option<Job>, Option<Answer>)>);
+thread_local! {
+    /// What goes to a bench and what comes from it while it is polled, which is on one thread: no lock is needed.
+    static JOB: Cell<Option<Job>> = const { Cell::new(None) };
+    static DONE: Cell<Option<(Answer, Arc<Desk>)>> = const { Cell::new(None) };
+}
 
 /// So many benches are kept. Where more is under way at a time, the others are made for it.
 const KEPT: usize = 256;
@@ -107,45 +108,26 @@ impl fmt::Debug for Benches {
 impl Job {
     /// Puts it on a bench. Nothing is done before somebody waits for it.
     pub(super) fn start(self) -> UnderWay {
-        let desk = Arc::clone(&self.desk);
-        let bench = desk.benches.take().unwrap_or_else(Bench::new);
-        bench.top.lock().0 = Some(self);
-        UnderWay { desk, bench: Some(bench) }
+        let bench = self.desk.benches.take().unwrap_or_else(|| Box::pin(work()));
+        UnderWay { job: Some(self), bench: Some(bench) }
     }
 
-    async fn done(self) -> Answer {
+    async fn done(self) -> (Answer, Arc<Desk>) {
         let Self { desk, asked, line, edge } = self;
-        match edge {
+        let answer = match edge {
             Edge::Modern(mirrored) => asked.answered(&desk, &line, mirrored.as_ref()).await,
             Edge::Legacy(talk) => talk.answered(&desk, &asked, line).await,
-        }
-    }
-}
-
-// === impl Bench ===
-
-impl Bench {
-    fn new() -> Self {
-        let top = Arc::<Top>::default();
-        let work = Box::pin(work(Arc::clone(&top)));
-        Self { top, work }
+        };
+        (answer, desk)
     }
 }
 
 /// One job after the other.
-async fn work(top: Arc<Top>) {
+async fn work() {
     loop {
-        let job = poll_fn(|_| top.lock().0.take().map_or(Poll::Pending, Poll::Ready)).await;
-        let answer = job.done().await;
-        top.lock().1 = Some(answer);
-    }
-}
-
-// === impl Top ===
-
-impl Top {
-    fn lock(&self) -> MutexGuard<'_, (Option<Job>, Option<Answer>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let job = poll_fn(|_| JOB.take().map_or(Poll::Pending, Poll::Ready)).await;
+        let done = job.done().await;
+        DONE.set(Some(done));
     }
 }
 
@@ -155,13 +137,16 @@ impl Future for UnderWay {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        let Some(bench) = &mut self.bench else { return Poll::Pending };
+        let this = &mut *self;
+        let Some(bench) = &mut this.bench else { return Poll::Pending };
+        if let Some(job) = this.job.take() {
+            JOB.set(Some(job));
+        }
         // It waits for the next job where it would end.
-        let _ = bench.work.as_mut().poll(cx);
-        let answer = bench.top.lock().1.take();
-        let Some(answer) = answer else { return Poll::Pending };
-        if let Some(bench) = self.bench.take() {
-            self.desk.benches.put(bench);
+        let _ = bench.as_mut().poll(cx);
+        let Some((answer, desk)) = DONE.take() else { return Poll::Pending };
+        if let Some(bench) = this.bench.take() {
+            desk.benches.put(bench);
         }
         Poll::Ready(answer)
     }

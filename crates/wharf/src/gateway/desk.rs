@@ -12,7 +12,6 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::apps::{self, Apps};
 use super::bench::Benches;
@@ -86,14 +85,21 @@ pub(super) struct Desk {
 /// A caller, and what it said of itself: connections to legacy servers are made with exactly that.
 type ScopeKey = (CallerName, Bytes, Option<LogLevel>);
 /// Looked into at every call, so by a quick hash.
-type Scopes = HashMap<ScopeKey, (Session, Instant), foldhash::fast::RandomState>;
+type Scopes = HashMap<ScopeKey, Kept, foldhash::fast::RandomState>;
+
+/// A scope, and how often was looked since it was used. Counted, as reading the clock costs a call more.
+#[derive(Debug)]
+struct Kept {
+    scope: Session,
+    looks: u32,
+}
 
 /// Connections of one caller alone are closed when they were not used for so long.
 const LANE_IDLE: Duration = Duration::from_secs(5 * 60);
-/// Scopes that were not used for so long are forgotten.
-const SCOPE_IDLE: Duration = Duration::from_secs(15 * 60);
 /// How often is looked.
 const LOOK: Duration = Duration::from_secs(30);
+/// Scopes that were not used for so many looks, a quarter of an hour, are forgotten.
+const SCOPE_IDLE: u32 = 30;
 
 // === impl Desk ===
 
@@ -156,9 +162,9 @@ impl Desk {
     ) -> Result<Session> {
         let key = (caller.clone(), capabilities.bytes().clone(), level);
         let mut scopes = self.scopes();
-        if let Some((scope, used)) = scopes.get_mut(&key) {
-            *used = Instant::now();
-            return Ok(scope.clone());
+        if let Some(kept) = scopes.get_mut(&key) {
+            kept.looks = 0;
+            return Ok(kept.scope.clone());
         }
         let taint = {
             let mut taints = self.taints.lock().unwrap_or_else(PoisonError::into_inner);
@@ -168,7 +174,7 @@ impl Desk {
         if let Some(level) = level {
             scope.log_from(level);
         }
-        scopes.insert(key, (scope.clone(), Instant::now()));
+        scopes.insert(key, Kept { scope: scope.clone(), looks: 0 });
         Ok(scope)
     }
 
@@ -212,7 +218,7 @@ impl Desk {
         scope: &Session,
         method: &str,
         params: Option<&Json>,
-        visit: &Visit,
+        visit: &Visit<'_>,
     ) -> Result<Json, RpcError> {
         let answer = match method {
             method::TOOLS_LIST => {
@@ -239,7 +245,12 @@ impl Desk {
         said.trip = Some(Trip::new(tracer, made, method));
     }
 
-    async fn call(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
+    async fn call(
+        &self,
+        scope: &Session,
+        params: Option<&Json>,
+        visit: &Visit<'_>,
+    ) -> Result<Json, RpcError> {
         let params = params.ok_or_else(|| invalid("`tools/call` needs parameters"))?;
         let (name, arguments) = (visit.name.as_ref(), visit.arguments.as_ref());
         let name = name.and_then(Json::text).ok_or_else(|| invalid("`name` must be a string"))?;
@@ -263,18 +274,18 @@ impl Desk {
             scope.refuse(route, &refused).await;
             return Err(invalid("unknown tool"));
         }
-        if let Some(mirrored) = &visit.mirrored {
+        if let Some(mirrored) = visit.mirrored {
             match route {
                 Some(route) => mirrored.check_at(route, arguments)?,
                 None => Box::pin(mirrored.check(scope, Some(params))).await?,
             }
         }
-        let server = route.map(|route| route.server.clone());
         if let Some(route) = route {
             visit.line.is_for(scope, &route.server, Some(&route.tool.name));
         }
-        let _pass = self.gate.enter(scope.agent(), server.as_ref()).await?;
-        let arguments = arguments.cloned().unwrap_or_else(Json::empty_object);
+        let pass = self.gate.enter(scope.agent(), route.map(|route| &route.server)).await?;
+        let nothing = Json::empty_object();
+        let arguments = arguments.unwrap_or(&nothing);
         let mut report = |progress: Progress| visit.line.progress(&progress);
         let on_progress = visit.reports.then_some(&mut report as OnProgress<'_>);
         let relayed = Some(Arc::clone(&visit.relayed));
@@ -282,11 +293,15 @@ impl Desk {
         if let Some(trip) = &visit.trip {
             trip.goes_on();
         }
-        let outcome = scope.call_with(&name, arguments, options).await;
+        let mut outcome = match route.filter(|_| pass.is_at_once()) {
+            Some(route) => scope.call_at(route, arguments, options).await,
+            // Nobody knows it, or what it leads to may have changed while others were waited for.
+            None => Box::pin(scope.call_with(&name, arguments.clone(), options)).await,
+        };
         if let Some(trip) = &visit.trip {
             trip.came_back(outcome.server.as_ref(), Ok(Some(&outcome)));
         }
-        let server = outcome.server.clone();
+        let server = outcome.server.take();
         match (said(outcome)?, server) {
             (result, Some(server)) if tasks::is_task(&result) => {
                 Ok(self.begun(scope.agent(), &server, &result))
@@ -319,10 +334,12 @@ impl Desk {
         let (kept, left): (Vec<Session>, Vec<Session>) = {
             let mut scopes = self.scopes();
             // Whoever holds one may hear news through it, which come only where the next request goes, too.
-            let old = |scope: &Session, used: &Instant| used.elapsed() >= SCOPE_IDLE && !scope.is_held();
-            let left =
-                scopes.extract_if(|_, (scope, used)| old(scope, used)).map(|(_, (scope, _))| scope).collect();
-            (scopes.values().map(|(scope, _)| scope.clone()).collect(), left)
+            let is_old = |_: &ScopeKey, kept: &mut Kept| {
+                kept.looks += 1;
+                kept.looks > SCOPE_IDLE && !kept.scope.is_held()
+            };
+            let left = scopes.extract_if(is_old).map(|(_, kept)| kept.scope).collect();
+            (scopes.values().map(|kept| kept.scope.clone()).collect(), left)
         };
         // Their connections close with them.
         drop(left);
@@ -383,10 +400,12 @@ fn is_passed_on(number: i64) -> bool {
     number == code::MISSING_CAPABILITY || !code::is_modern(number)
 }
 
+#[cold]
 pub(super) fn unknown(method: &str) -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method `{method}`"))
 }
 
+#[cold]
 pub(super) fn invalid(what: &str) -> RpcError {
     RpcError::new(code::INVALID_PARAMS, what)
 }

@@ -33,7 +33,7 @@ impl Desk {
         scope: &Session,
         method: &str,
         params: Option<&Json>,
-        visit: &Visit,
+        visit: &Visit<'_>,
     ) -> Result<Json, RpcError> {
         self.require(scope, method).await?;
         match method {
@@ -56,7 +56,12 @@ impl Desk {
         capabilities::has(declared, method).then_some(()).ok_or_else(|| unknown(method))
     }
 
-    async fn prompt(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
+    async fn prompt(
+        &self,
+        scope: &Session,
+        params: Option<&Json>,
+        visit: &Visit<'_>,
+    ) -> Result<Json, RpcError> {
         let (params, name) = named(params, "name")?;
         let place = self.offers.prompt(scope, &name).await.ok_or_else(|| invalid("unknown prompt"))?;
         let mut passed = passed(&params);
@@ -66,7 +71,12 @@ impl Desk {
         got.map_err(|error| if is_hidden(&error) { invalid("unknown prompt") } else { told(error) })
     }
 
-    async fn read(&self, scope: &Session, params: Option<&Json>, visit: &Visit) -> Result<Json, RpcError> {
+    async fn read(
+        &self,
+        scope: &Session,
+        params: Option<&Json>,
+        visit: &Visit<'_>,
+    ) -> Result<Json, RpcError> {
         let (params, uri) = named(params, "uri")?;
         let place = self.offers.resource(scope, &uri).await.ok_or_else(|| not_found(&uri))?;
         let mut passed = passed(&params);
@@ -82,7 +92,7 @@ impl Desk {
         &self,
         scope: &Session,
         params: Option<&Json>,
-        visit: &Visit,
+        visit: &Visit<'_>,
     ) -> Result<Json, RpcError> {
         let params = params.ok_or_else(|| invalid("`completion/complete` needs parameters"))?;
         let reference =
@@ -121,7 +131,7 @@ pub(super) async fn forward(
     scope: &Session,
     server: &ServerName,
     what: (Part, &'static str, Option<&str>),
-    (params, visit): (&Members, &Visit),
+    (params, visit): (&Members, &Visit<'_>),
 ) -> Result<Result<Json, Error>, RpcError> {
     visit.line.is_for(scope, server, None);
     let _pass = desk.gate.enter(scope.agent(), Some(server)).await?;

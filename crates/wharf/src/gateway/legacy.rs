@@ -18,7 +18,7 @@ use super::bench::{Edge, Job};
 use super::body::{self, Reply};
 use super::calls::Calls;
 use super::desk::{Desk, invalid};
-use super::h1::Head;
+use super::h1::{Head, Usual};
 use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
@@ -49,7 +49,7 @@ pub(super) struct Talk {
     /// What it was asked.
     pub(super) asks: Asks,
     /// The ways that lead to it: those of its requests, by their ids, and one that is always open where there is one.
-    open: Mutex<HashMap<Bytes, Line>>,
+    open: Mutex<HashMap<Bytes, Line, foldhash::fast::RandomState>>,
     pub(super) stream: Mutex<Option<Line>>,
     /// Streams that it reads over HTTP, and how many there were.
     pub(super) reels: Reels,
@@ -161,7 +161,7 @@ impl Sessions {
 
     /// The session of a request. Another caller's is not found, and neither is one that never was.
     fn find(&self, head: &Head, caller: &CallerName) -> Result<Arc<Talk>, Box<Reply>> {
-        let Some(name) = head.one(SESSION) else {
+        let Some(name) = head.usual_text(Usual::Session) else {
             let why = "the header `Mcp-Session-Id` is missing: send `initialize` first";
             return Err(Box::new(body::refuse(
                 StatusCode::BAD_REQUEST,
@@ -288,7 +288,7 @@ impl Talk {
                 let asker = Arc::new(self.messenger(Some(line.clone())));
                 let mut said = asked.said();
                 desk.embark(&mut said, name);
-                let visit = Visit::legacy(said, line, asker, self.level());
+                let visit = Visit::legacy(said, &line, asker, self.level());
                 desk.answer(&scope, name, params, &visit).await
             }
         }

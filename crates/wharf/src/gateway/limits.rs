@@ -34,8 +34,18 @@ pub(super) struct Gate(Arc<Inner>);
 
 /// Leave to call. Whoever drops it has ended, and the next one's turn comes.
 #[derive(Debug)]
-pub(super) struct Pass {
-    gate: Arc<Inner>,
+pub(super) enum Pass<'a> {
+    /// Nobody had to be waited for: whoever asked is still there to be named.
+    AtOnce(&'a Gate, &'a CallerName, Option<&'a ServerName>),
+    InTurn {
+        _ticket: Ticket,
+    },
+}
+
+/// A pass that goes to whoever waits for it, wherever that is.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    gate: Gate,
     caller: CallerName,
     server: Option<ServerName>,
 }
@@ -104,7 +114,7 @@ struct Server {
 #[derive(Debug, Default)]
 struct Turn {
     under_way: usize,
-    queue: VecDeque<(u64, oneshot::Sender<Pass>)>,
+    queue: VecDeque<(u64, oneshot::Sender<Ticket>)>,
 }
 
 /// A place in a queue, given up when nobody waits there any more.
@@ -112,7 +122,7 @@ struct Place<'a> {
     gate: &'a Inner,
     caller: &'a CallerName,
     server: Option<&'a ServerName>,
-    ticket: u64,
+    number: u64,
 }
 
 /// So many callers of one server keep their turns while they do nothing: most servers have no more, and it costs less to
@@ -147,7 +157,7 @@ impl Gate {
         state.bounds = Bounds::of(limits);
         self.0.is_rated.store(state.bounds.rate().is_some(), Relaxed);
         let servers: Vec<_> = state.servers.keys().cloned().map(Some).chain([None]).collect();
-        servers.iter().for_each(|server| self.0.call_next(&mut state, server.as_ref(), &mut called));
+        servers.iter().for_each(|server| self.call_next(&mut state, server.as_ref(), &mut called));
         drop(state);
         tell(called);
     }
@@ -180,21 +190,83 @@ impl Gate {
     }
 
     /// Lets a call through when its turn has come. Dropping the future gives the turn up.
-    pub(super) async fn enter(
-        &self,
-        caller: &CallerName,
-        server: Option<&ServerName>,
-    ) -> Result<Pass, Overloaded> {
+    pub(super) async fn enter<'a>(
+        &'a self,
+        caller: &'a CallerName,
+        server: Option<&'a ServerName>,
+    ) -> Result<Pass<'a>, Overloaded> {
         let (_place, turn) = match self.0.ask(caller, server) {
-            Ok(Asked::Through) => return Ok(self.0.pass(caller.clone(), server.cloned())),
-            Ok(Asked::Wait(ticket, turn)) => (Place { gate: &self.0, caller, server, ticket }, turn),
+            Ok(Asked::Through) => return Ok(Pass::AtOnce(self, caller, server)),
+            Ok(Asked::Wait(number, turn)) => (Place { gate: &self.0, caller, server, number }, turn),
             Err(overloaded) => {
                 metrics::count(&self.0.too_many);
                 self.turn_away(Whence::Caller(caller.clone(), server.cloned()), Bar::Limits);
                 return Err(overloaded);
             }
         };
-        turn.await.map_err(|_| Overloaded { retry_after: SOON })
+        let ticket = turn.await.map_err(|_| Overloaded { retry_after: SOON })?;
+        Ok(Pass::InTurn { _ticket: ticket })
+    }
+
+    /// A call has ended: whoever can go now goes.
+    fn leave(&self, caller: &CallerName, server: Option<&ServerName>) {
+        let mut called = Vec::new();
+        let mut state = self.0.lock();
+        let most = state.bounds.limits.calls_per_caller;
+        let was_full = match state.callers.get_mut(caller) {
+            Some(of_caller) => {
+                of_caller.under_way -= 1;
+                of_caller.waiting > 0 && of_caller.under_way + 1 >= most
+            }
+            None => false,
+        };
+        let Some(at) = state.at(server) else { return };
+        at.under_way -= 1;
+        if let Some(turn) = at.turns.get_mut(caller) {
+            turn.under_way -= 1;
+            at.tidy(caller);
+        }
+        if at.waiting > 0 {
+            self.call_next(&mut state, server, &mut called);
+        }
+        if was_full {
+            // It may have waited for this at any server.
+            let others = state.servers.iter().filter(|(_, at)| at.waiting > 0);
+            let others: Vec<_> = others.map(|(name, _)| Some(name.clone())).chain([None]).collect();
+            others.iter().for_each(|other| self.call_next(&mut state, other.as_ref(), &mut called));
+        }
+        drop(state);
+        tell(called);
+    }
+
+    /// Calls those whose turn it is at a server, as long as there is room.
+    fn call_next(&self, state: &mut State, server: Option<&ServerName>, called: &mut Vec<Called>) {
+        let State { bounds, callers, servers, nowhere, waiting, .. } = state;
+        let Some(at) = server.map_or(Some(nowhere), |server| servers.get_mut(server)) else { return };
+        while at.waiting > 0 && at.under_way < bounds.limits.calls_per_server {
+            let may_go = |(name, turn): (&CallerName, &Turn)| {
+                let of_caller = callers.get(name).map_or(0, |caller| caller.under_way);
+                !turn.queue.is_empty()
+                    && turn.under_way < bounds.share
+                    && of_caller < bounds.limits.calls_per_caller
+            };
+            let Some(place) = at.turns.iter().position(may_go) else { return };
+            // Whoever had its turn stands last now.
+            let last = at.turns.len() - 1;
+            at.turns.move_index(place, last);
+            let Some((name, turn)) = at.turns.get_index_mut(last) else { return };
+            let Some((_, call)) = turn.queue.pop_front() else { return };
+            turn.under_way += 1;
+            at.under_way += 1;
+            at.waiting -= 1;
+            *waiting -= 1;
+            if let Some(of_caller) = callers.get_mut(name) {
+                of_caller.under_way += 1;
+                of_caller.waiting -= 1;
+            }
+            let ticket = Ticket { gate: self.clone(), caller: name.clone(), server: server.cloned() };
+            called.push((call, ticket));
+        }
     }
 }
 
@@ -205,18 +277,18 @@ impl Default for Gate {
 }
 
 /// Somebody whose turn it is, and what it is to be given.
-type Called = (oneshot::Sender<Pass>, Pass);
+type Called = (oneshot::Sender<Ticket>, Ticket);
 
-/// Calls them. A pass that nobody takes is dropped here, without the lock, and its turn goes to the next.
+/// Calls them. A ticket that nobody takes is dropped here, without the lock, and its turn goes to the next.
 fn tell(called: Vec<Called>) {
-    for (call, pass) in called {
-        drop(call.send(pass));
+    for (call, ticket) in called {
+        drop(call.send(ticket));
     }
 }
 
 enum Asked {
     Through,
-    Wait(u64, oneshot::Receiver<Pass>),
+    Wait(u64, oneshot::Receiver<Ticket>),
 }
 
 // === impl Inner ===
@@ -225,10 +297,6 @@ impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Counts are changed together and between them nothing can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pass(self: &Arc<Self>, caller: CallerName, server: Option<ServerName>) -> Pass {
-        Pass { gate: Arc::clone(self), caller, server }
     }
 
     fn ask(&self, caller: &CallerName, server: Option<&ServerName>) -> Result<Asked, Overloaded> {
@@ -265,66 +333,6 @@ impl Inner {
         of_caller.waiting += 1;
         *waiting += 1;
         Ok(Asked::Wait(*tickets, called))
-    }
-
-    /// A call has ended: whoever can go now goes.
-    fn leave(self: &Arc<Self>, caller: &CallerName, server: Option<&ServerName>) {
-        let mut called = Vec::new();
-        let mut state = self.lock();
-        let most = state.bounds.limits.calls_per_caller;
-        let was_full = match state.callers.get_mut(caller) {
-            Some(of_caller) => {
-                of_caller.under_way -= 1;
-                of_caller.waiting > 0 && of_caller.under_way + 1 >= most
-            }
-            None => false,
-        };
-        let Some(at) = state.at(server) else { return };
-        at.under_way -= 1;
-        if let Some(turn) = at.turns.get_mut(caller) {
-            turn.under_way -= 1;
-            at.tidy(caller);
-        }
-        if at.waiting > 0 {
-            self.call_next(&mut state, server, &mut called);
-        }
-        if was_full {
-            // It may have waited for this at any server.
-            let others = state.servers.iter().filter(|(_, at)| at.waiting > 0);
-            let others: Vec<_> = others.map(|(name, _)| Some(name.clone())).chain([None]).collect();
-            others.iter().for_each(|other| self.call_next(&mut state, other.as_ref(), &mut called));
-        }
-        drop(state);
-        tell(called);
-    }
-
-    /// Calls those whose turn it is at a server, as long as there is room.
-    fn call_next(self: &Arc<Self>, state: &mut State, server: Option<&ServerName>, called: &mut Vec<Called>) {
-        let State { bounds, callers, servers, nowhere, waiting, .. } = state;
-        let Some(at) = server.map_or(Some(nowhere), |server| servers.get_mut(server)) else { return };
-        while at.waiting > 0 && at.under_way < bounds.limits.calls_per_server {
-            let may_go = |(name, turn): (&CallerName, &Turn)| {
-                let of_caller = callers.get(name).map_or(0, |caller| caller.under_way);
-                !turn.queue.is_empty()
-                    && turn.under_way < bounds.share
-                    && of_caller < bounds.limits.calls_per_caller
-            };
-            let Some(place) = at.turns.iter().position(may_go) else { return };
-            // Whoever had its turn stands last now.
-            let last = at.turns.len() - 1;
-            at.turns.move_index(place, last);
-            let Some((name, turn)) = at.turns.get_index_mut(last) else { return };
-            let Some((_, call)) = turn.queue.pop_front() else { return };
-            turn.under_way += 1;
-            at.under_way += 1;
-            at.waiting -= 1;
-            *waiting -= 1;
-            if let Some(of_caller) = callers.get_mut(name) {
-                of_caller.under_way += 1;
-                of_caller.waiting -= 1;
-            }
-            called.push((call, self.pass(name.clone(), server.cloned())));
-        }
     }
 }
 
@@ -423,7 +431,7 @@ impl Drop for Place<'_> {
         let mut state = self.gate.lock();
         let Some(at) = state.at(self.server) else { return };
         let Some(turn) = at.turns.get_mut(self.caller) else { return };
-        let Some(place) = turn.queue.iter().position(|(ticket, _)| *ticket == self.ticket) else { return };
+        let Some(place) = turn.queue.iter().position(|(number, _)| *number == self.number) else { return };
         turn.queue.remove(place);
         at.tidy(self.caller);
         at.waiting -= 1;
@@ -436,7 +444,24 @@ impl Drop for Place<'_> {
 
 // === impl Pass ===
 
-impl Drop for Pass {
+impl Pass<'_> {
+    /// Whether nobody had to be waited for.
+    pub(super) fn is_at_once(&self) -> bool {
+        matches!(self, Self::AtOnce(..))
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if let Self::AtOnce(gate, caller, server) = self {
+            gate.leave(caller, *server);
+        }
+    }
+}
+
+// === impl Ticket ===
+
+impl Drop for Ticket {
     fn drop(&mut self) {
         self.gate.leave(&self.caller, self.server.as_ref());
     }

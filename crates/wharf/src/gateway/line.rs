@@ -103,7 +103,10 @@ impl Line {
 
     /// The caller wants to hear of progress under this token.
     pub(super) fn report_as(&self, token: Option<Json>) {
-        self.lock().token = token;
+        // Most want to hear of none.
+        if token.is_some() {
+            self.lock().token = token;
+        }
     }
 
     /// What goes on was asked for anew: from now on everything goes where this other line leads.

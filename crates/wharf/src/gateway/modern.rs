@@ -9,7 +9,7 @@ use serde_json::json;
 use super::bench::{Edge, Job};
 use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
-use super::h1::Head;
+use super::h1::{Head, Usual};
 use super::http::{Seat, VERSION};
 use super::limits;
 use super::line::Line;
@@ -18,11 +18,11 @@ use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::stay::Guest;
 use super::trace::Carried;
-use super::visit::{self, Aside, Said, Visit};
+use super::visit::{self, Aside, Habit, Said, Visit};
 use crate::host::Session;
 use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
-use crate::wire::{Json, Members, Pieces, RpcError, response_error, response_result};
+use crate::wire::{Json, Members, Pieces, Place, RpcError, response_error, response_result, text_of};
 
 /// One request.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ const LIST_TTL_MS: u64 = 5_000;
 const LONGEST_TTL_MS: u64 = 60 * 60 * 1000;
 
 impl Asked {
-    pub(super) fn new(id: Json, method: String, params: Option<Json>) -> Self {
-        let aside = Aside::of(params.as_ref());
+    pub(super) fn new(id: Json, method: String, params: Option<Json>, habit: &mut Habit) -> Self {
+        let aside = Aside::of(params.as_ref(), habit);
         Self { id, method, params, aside, carried: None }
     }
 
@@ -139,14 +139,15 @@ impl Asked {
         if !result.is_object() {
             return response_result(&self.id, result).into();
         }
-        let [kind, theirs, told] = result.pick(["resultType", "ttlMs", "_meta"]);
+        let [kind, told] = result.peek(["resultType", "_meta"]);
         let nothing = Members::default();
         let first = if kind.is_none() { &desk.complete } else { &nothing };
         if ttl.is_none() && told.is_none() {
             // Nearly every call.
             return Pieces::response(&self.id, result, &[], (first, &desk.signature));
         }
-        let complete = kind.is_none_or(|kind| kind.bytes() == "\"complete\"");
+        let complete = kind.is_none_or(|kind| kind == b"\"complete\"");
+        let [theirs, told] = result.pick(["ttlMs", "_meta"]);
         let last = closing(desk, ttl.filter(|_| complete), theirs, told);
         // A task has a `ttlMs` of its own.
         let left_out: &[&str] = if ttl.is_some() { &["_meta", "ttlMs", "cacheScope"] } else { &["_meta"] };
@@ -198,7 +199,7 @@ impl Asked {
                 let scope = self.scope(desk, caller)?;
                 let mut said = self.said();
                 said.capabilities = Some(visit::extensions(said.capabilities.as_ref()));
-                let visit = Visit::modern(said, line.clone(), Inquirer::nobody());
+                let visit = Visit::modern(said, line, Inquirer::nobody());
                 desk.answer(&scope, name, self.params.as_ref(), &visit).await?
             }
         };
@@ -225,7 +226,6 @@ impl Asked {
         mirrored: Option<&Mirrored>,
     ) -> Result<Json, RpcError> {
         let mut said = self.said();
-        line.report_as(said.token.clone());
         let capabilities = said.capabilities.as_ref().map_or_else(Json::empty_object, visit::for_modern);
         said.capabilities = Some(capabilities.clone());
         let scope = desk.scope_for(caller, &capabilities, said.level())?;
@@ -233,11 +233,12 @@ impl Asked {
         if capabilities == Json::empty_object() && said.state.is_none() {
             // It can be asked nothing, so nothing needs to be kept of it.
             desk.embark(&mut said, &self.method);
-            let mut visit = Visit::modern(said, line.clone(), Inquirer::nobody());
-            visit.mirrored = mirrored.cloned();
+            let mut visit = Visit::modern(said, line, Inquirer::nobody());
+            visit.mirrored = mirrored;
             let result = desk.answer(&scope, &self.method, self.params.as_ref(), &visit).await?;
             return self.passed_on(desk, caller, result);
         }
+        line.report_as(said.token.clone());
         if let Some(mirrored) = mirrored {
             mirrored.check(&scope, self.params.as_ref()).await?;
         }
@@ -271,7 +272,7 @@ impl Asked {
         let (desk, method, params) = (Arc::clone(desk), self.method.clone(), self.params.clone());
         let own = line.clone();
         Running::start(capabilities, line.clone(), move |asker| async move {
-            let visit = Visit::modern(said, own, asker);
+            let visit = Visit::modern(said, &own, asker);
             desk.answer(&scope, &method, params.as_ref(), &visit).await
         })
     }
@@ -283,62 +284,70 @@ impl Asked {
         }
         let binding = Binding::new(caller, &self.method, self.params.as_ref());
         let locked = |state| desk.seal.lock(&State::Theirs(state), &binding);
-        let capabilities = self.aside.capabilities.clone().unwrap_or_else(Json::empty_object);
+        let capabilities = self.part(&self.aside.capabilities).unwrap_or_else(Json::empty_object);
         passed_on(&result, &capabilities, locked)
     }
 
     fn check_meta(&self) -> Result<(), RpcError> {
         let missing = |key: &str| invalid(&format!("`_meta` must have `{key}`"));
-        let version = self.aside.version.as_ref();
+        let version = self.written(&self.aside.version);
         if !version.is_some_and(|version| says(version, Revision::NEWEST_MODERN.as_str().as_bytes())) {
-            let version = version.and_then(Json::text);
+            let version = version.and_then(text_of);
             let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
             let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
             let error = RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version");
             return Err(RpcError { data: Some(Json::of(&data)), ..error });
         }
-        let level = self.aside.log_level.as_ref();
-        if level.is_some_and(|level| level.text().and_then(|l| LogLevel::parse(&l)).is_none()) {
+        let level = self.written(&self.aside.log_level);
+        if level.is_some_and(|level| text_of(level).and_then(|l| LogLevel::parse(&l)).is_none()) {
             return Err(invalid(&format!("`{}` is no level of a log", meta::LOG_LEVEL)));
         }
-        let capabilities = self.aside.capabilities.as_ref().filter(|all| all.is_object());
+        let capabilities = self.written(&self.aside.capabilities).filter(|all| all.starts_with(b"{"));
         capabilities.map(drop).ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))
     }
 
     /// Whoever stands in between routes by the headers: they must not lie.
     fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
-        if let Some(version) = &self.aside.version
-            && !head.bytes_of(VERSION).is_some_and(|told| says(version, told))
-            && let Some(version) = version.text()
+        if let Some(version) = self.written(&self.aside.version)
+            && !head.usual(Usual::Version).is_some_and(|told| says(version, told))
+            && let Some(version) = text_of(version)
         {
             same(head, VERSION, &version, |v| Some(v.into()))?;
         }
-        if head.bytes_of(METHOD) != Some(self.method.as_bytes()) {
+        if head.usual(Usual::Method) != Some(self.method.as_bytes()) {
             same(head, METHOD, &self.method, |v| Some(v.into()))?;
         }
-        let id;
         let name = match self.method.as_str() {
-            method::TOOLS_CALL | method::PROMPTS_GET => self.aside.name.as_ref(),
-            method::RESOURCES_READ => self.aside.uri.as_ref(),
+            method::TOOLS_CALL | method::PROMPTS_GET => self.written(&self.aside.name),
+            method::RESOURCES_READ => self.written(&self.aside.uri),
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
-                id = self.params.as_ref().and_then(|params| params.member("taskId"));
-                id.as_ref()
+                self.params.as_ref().and_then(|params| params.peek(["taskId"])[0])
             }
             _ => None,
         };
         // What the body lacks is told by whoever reads it.
         let Some(name) = name else { return Ok(()) };
-        if head.bytes_of(NAME).is_some_and(|told| !is_coded(told) && says(name, told)) {
+        if head.usual(Usual::Name).is_some_and(|told| !is_coded(told) && says(name, told)) {
             return Ok(());
         }
-        name.text().map_or(Ok(()), |name| same(head, NAME, &name, decoded))
+        text_of(name).map_or(Ok(()), |name| same(head, NAME, &name, decoded))
+    }
+
+    /// A part of the parameters, as it is written.
+    fn written(&self, place: &Option<Place>) -> Option<&[u8]> {
+        Some(&self.params.as_ref()?.bytes()[place.clone()?])
+    }
+
+    /// The same to keep.
+    fn part(&self, place: &Option<Place>) -> Option<Json> {
+        Some(self.params.as_ref()?.at(place.as_ref()?))
     }
 }
 
 /// Whether a value is this text, by its bytes alone. One that is written in another way may be it all the same.
-fn says(value: &Json, text: &[u8]) -> bool {
-    let inner = value.bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-    inner == Some(text) && text.is_ascii() && !text.contains(&b'\\')
+fn says(value: &[u8], text: &[u8]) -> bool {
+    let inner = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    inner == Some(text) && text.iter().all(|byte| byte.is_ascii() && *byte != b'\\')
 }
 
 fn written(id: &Json, result: Result<Pieces, RpcError>) -> Vec<u8> {

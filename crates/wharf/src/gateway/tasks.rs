@@ -32,7 +32,7 @@ impl Desk {
         scope: &Session,
         method: &str,
         params: Option<&Json>,
-        visit: &Visit,
+        visit: &Visit<'_>,
     ) -> Result<Json, RpcError> {
         let method = match method {
             method::TASKS_UPDATE => method::TASKS_UPDATE,

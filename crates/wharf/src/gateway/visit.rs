@@ -1,6 +1,6 @@
 //! One request of a caller, on its way through: what it says beside the matter itself, and the way back.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::line::Line;
 use super::mirrored::Mirrored;
@@ -10,49 +10,53 @@ use crate::call::{OnLog, Relayed};
 use crate::connect::Told;
 use crate::mcp::trace::TraceParent;
 use crate::mcp::{LogLevel, extension, meta, method};
-use crate::wire::{Json, Members};
+use crate::wire::{Json, Members, Place, Sorted};
 
 /// A request on its way through.
-#[derive(Clone, Debug)]
-pub(super) struct Visit {
-    pub(super) line: Line,
+#[derive(Debug)]
+pub(super) struct Visit<'a> {
+    pub(super) line: &'a Line,
     /// Whether the caller hears of progress, or may want to when it comes back with an answer.
     pub(super) reports: bool,
     pub(super) relayed: Arc<Relayed>,
     /// Where traces are made of it.
     pub(super) trip: Option<Arc<Trip>>,
     /// Headers that repeat its arguments, if they are still to be compared with them.
-    pub(super) mirrored: Option<Mirrored>,
+    pub(super) mirrored: Option<&'a Mirrored>,
     /// What it is for, and its arguments.
     pub(super) name: Option<Json>,
     pub(super) arguments: Option<Json>,
 }
 
-/// What is in the parameters of a request, as it is written: looked for once.
+/// Where everything is in the parameters of a request: looked for once.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
-    pub(super) version: Option<Json>,
-    pub(super) capabilities: Option<Json>,
-    pub(super) log_level: Option<Json>,
-    token: Option<Json>,
+    pub(super) version: Option<Place>,
+    pub(super) capabilities: Option<Place>,
+    pub(super) log_level: Option<Place>,
+    token: Option<Place>,
     /// What it is for.
-    pub(super) name: Option<Json>,
-    pub(super) uri: Option<Json>,
-    arguments: Option<Json>,
+    pub(super) name: Option<Place>,
+    pub(super) uri: Option<Place>,
+    arguments: Option<Place>,
     /// What few requests have.
     rare: Option<Box<Rare>>,
     /// Whether the parameters have members that nobody here knows.
     has_more: bool,
 }
 
+/// What a caller said last in `_meta`, and where everything was in it: nearly every request of a caller says the same.
+#[derive(Debug, Default)]
+pub(super) struct Habit(Option<(Vec<u8>, Sorted<10>)>);
+
 #[derive(Debug, Default)]
 struct Rare {
     /// The members of a trace.
-    trace: [Option<Json>; 3],
+    trace: [Option<Place>; 3],
     /// `_meta` as a whole, where it has members that go on to the server.
-    meta: Option<Json>,
-    responses: Option<Json>,
-    state: Option<Json>,
+    meta: Option<Place>,
+    responses: Option<Place>,
+    state: Option<Place>,
 }
 
 /// What a caller says beside the matter itself.
@@ -94,23 +98,45 @@ const BETWEEN_NEIGHBOURS: [&str; 7] = [
     meta::SUBSCRIPTION_ID,
 ];
 
+/// What is longer than this in `_meta` is not kept.
+const HABIT: usize = 2048;
+
+// === impl Habit ===
+
+impl Habit {
+    /// Where everything is in the `_meta` that lies there.
+    fn sort_out(&mut self, params: &Json, place: &Place) -> Sorted<10> {
+        let text = &params.bytes()[place.clone()];
+        if let Some((known, sorted)) = &self.0
+            && known == text
+        {
+            return sorted.beginning_at(place.start);
+        }
+        let [a, b, c, d, e, f, g] = BETWEEN_NEIGHBOURS;
+        let [h, i, j] = trace::KEYS;
+        let sorted = params.sort_out_at(place, [a, b, c, d, e, f, g, h, i, j]);
+        let moved = sorted.beginning_at(place.start);
+        self.0 = (text.len() <= HABIT).then(|| (text.to_vec(), sorted));
+        moved
+    }
+}
+
 // === impl Aside ===
 
 impl Aside {
-    pub(super) fn of(params: Option<&Json>) -> Self {
+    pub(super) fn of(params: Option<&Json>, habit: &mut Habit) -> Self {
         let Some(params) = params else { return Self::default() };
-        let ([name, uri, arguments, told, responses, state, _], has_more) = params.sort_out(KNOWN);
-        let mut aside = Self { name, uri, arguments, has_more, ..Self::default() };
+        let sorted = params.sort_out(KNOWN);
+        let [name, uri, arguments, told, responses, state, _] = sorted.found;
+        let mut aside = Self { name, uri, arguments, has_more: sorted.others, ..Self::default() };
         if responses.is_some() || state.is_some() {
             aside.rare = Some(Box::new(Rare { responses, state, ..Rare::default() }));
         }
         let Some(told) = told else { return aside };
-        let [a, b, c, d, e, f, g] = BETWEEN_NEIGHBOURS;
-        let [h, i, j] = trace::KEYS;
-        let ([token, version, capabilities, log_level, _, _, _, parent, under, baggage], others) =
-            told.sort_out([a, b, c, d, e, f, g, h, i, j]);
+        let sorted = habit.sort_out(params, &told);
+        let [token, version, capabilities, log_level, _, _, _, parent, under, baggage] = sorted.found;
         let trace = [parent, under, baggage];
-        if others || trace.iter().any(Option::is_some) {
+        if sorted.others || trace.iter().any(Option::is_some) {
             let rare = aside.rare.get_or_insert_default();
             (rare.trace, rare.meta) = (trace, Some(told));
         }
@@ -123,31 +149,32 @@ impl Aside {
 impl Said {
     /// Of parameters, what they say beside the matter, and what their head does.
     pub(super) fn of(params: Option<&Json>, aside: &Aside, carried: Option<&Carried>) -> Self {
+        let part = |place: &Option<Place>| Some(params?.at(place.as_ref()?));
         let mut more = Members::default();
         if let Some(params) = params.filter(|_| aside.has_more) {
             more.append_without(params, &KNOWN);
         }
         let rare = aside.rare.as_deref();
-        let (meta, trace) = match (rare.and_then(|rare| rare.meta.as_ref()), carried) {
+        let (meta, trace) = match (rare.and_then(|rare| part(&rare.meta)), carried) {
             (None, None) => (Members::default(), None),
             (told, carried) => {
-                let told = told.cloned().unwrap_or_else(Json::empty_object);
-                let trace = rare.map(|rare| rare.trace.clone()).unwrap_or_default();
+                let told = told.unwrap_or_else(Json::empty_object);
+                let trace = rare.map(|rare| rare.trace.each_ref().map(part)).unwrap_or_default();
                 trace::passed_on(&told, &BETWEEN_NEIGHBOURS, trace, carried)
             }
         };
         Self {
-            token: aside.token.clone(),
-            capabilities: aside.capabilities.clone(),
-            log_level: aside.log_level.clone(),
+            token: part(&aside.token),
+            capabilities: part(&aside.capabilities),
+            log_level: part(&aside.log_level),
             meta,
             trace,
             trip: None,
-            responses: rare.and_then(|rare| rare.responses.clone()),
-            state: rare.and_then(|rare| rare.state.clone()),
+            responses: rare.and_then(|rare| part(&rare.responses)),
+            state: rare.and_then(|rare| part(&rare.state)),
             more,
-            name: aside.name.clone(),
-            arguments: aside.arguments.clone(),
+            name: part(&aside.name),
+            arguments: part(&aside.arguments),
         }
     }
 
@@ -159,37 +186,37 @@ impl Said {
 
 // === impl Visit ===
 
-impl Visit {
+impl<'a> Visit<'a> {
     /// Of a modern caller: it answers questions with requests of its own.
-    pub(super) fn modern(said: Said, line: Line, asker: Arc<dyn Asker>) -> Self {
-        line.report_as(said.token.clone());
+    pub(super) fn modern(said: Said, line: &'a Line, asker: Arc<dyn Asker>) -> Self {
         let level = said.level();
         let is_asked = said.capabilities.as_ref().is_some_and(|all| *all != Json::empty_object());
         let reports = said.token.is_some() || is_asked;
-        let on_log = level.map(|level| on_log(&line, Some(level)));
+        line.report_as(said.token);
+        let on_log = level.map(|level| on_log(line, Some(level)));
         let (trace, trip) = (said.trace, said.trip);
         let told =
             Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta, trace };
         let Said { responses, state, more, name, arguments, .. } = said;
         let (returns_questions, alone) = (true, true);
-        let asking = Arc::default();
+        let asking = OnceLock::new();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
         Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None, name, arguments }
     }
 
     /// Of a legacy caller: it is asked by requests, and said once what it can and from which level on it wants the log.
-    pub(super) fn legacy(said: Said, line: Line, asker: Arc<dyn Asker>, level: Option<LogLevel>) -> Self {
+    pub(super) fn legacy(said: Said, line: &'a Line, asker: Arc<dyn Asker>, level: Option<LogLevel>) -> Self {
         let reports = said.token.is_some();
         line.report_as(said.token);
         let log_level = level.map(|level| Json::of(level.as_str()));
         let (trace, trip) = (said.trace, said.trip);
         let told = Told { capabilities: Some(asker.capabilities()), log_level, meta: said.meta, trace };
-        let on_log = Some(on_log(&line, level));
+        let on_log = Some(on_log(line, level));
         let (responses, state, more) = (None, None, said.more);
         let (name, arguments) = (said.name, said.arguments);
         let (returns_questions, alone) = (false, false);
-        let asking = Arc::default();
+        let asking = OnceLock::new();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
         Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None, name, arguments }

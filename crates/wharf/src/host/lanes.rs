@@ -131,7 +131,7 @@ impl Lanes {
             None if alone => Some(Arc::clone(&hold.lane.turn).lock_owned().await),
             turn => turn,
         };
-        hold.lane.lock().asking = alone.then(|| Arc::clone(&relayed.asking));
+        hold.lane.lock().asking = alone.then(|| Arc::clone(relayed.asking()));
         Ok(hold)
     }
 
@@ -310,9 +310,9 @@ impl Way {
 
 impl Scope {
     /// The way of most requests, the same that [`Scope::way`] would find: over the connection that is there, where it is
-    /// everybody's.
-    pub(super) fn short_way(&self, server: &Arc<Server>, relayed: Option<&Relayed>) -> Option<Way> {
-        if server.view.is_some() || server.fleet.is_some() || (self.agent.is_some() && self.owns(server)) {
+    /// everybody's. `owned`: the server may be this scope's own.
+    pub(super) fn short_way(&self, server: &Server, owned: bool, relayed: Option<&Relayed>) -> Option<Way> {
+        if server.view.is_some() || server.fleet.is_some() || (self.agent.is_some() && owned) {
             return None;
         }
         let connection = server.berth.live()?;

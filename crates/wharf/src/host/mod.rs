@@ -254,6 +254,14 @@ impl Host {
         self.run(&found, &arguments, options).await
     }
 
+    /// The same where it was just looked up what the name leads to.
+    pub(crate) async fn call_at(&self, route: &Route, arguments: &Json, options: CallOptions<'_>) -> Outcome {
+        if self.scope.has_changed(route) {
+            return self.call_with(&route.public, arguments.clone(), options).boxed().await;
+        }
+        self.run(route, arguments, options).await
+    }
+
     /// Calls a tool by its server and its original name.
     pub async fn call_tool(
         &self,

@@ -134,13 +134,14 @@ impl Host {
         if self.trail().is_kept() {
             self.begin(caller, errand, shown).await?;
         }
-        let mut way = match self.scope.short_way(server, relayed.map(|relayed| &**relayed)) {
-            Some(way) => way,
-            None => {
-                since = None;
-                self.scope.way(server, relayed.map(|relayed| &**relayed)).boxed().await?
-            }
-        };
+        let mut way =
+            match self.scope.short_way(server, route.owner.is_some(), relayed.map(|relayed| &**relayed)) {
+                Some(way) => way,
+                None => {
+                    since = None;
+                    self.scope.way(server, relayed.map(|relayed| &**relayed)).boxed().await?
+                }
+            };
         let mut newer = None;
         if server.is_unconfirmed(locked) {
             // It is another connection than the one that was looked at: an answer may take its time.
@@ -363,6 +364,7 @@ impl Host {
 }
 
 /// What is wrong with arguments, without what is secret in them.
+#[cold]
 fn about(mut error: Box<Error>, arguments: impl FnOnce() -> Redacted) -> Box<Error> {
     if let Error::Arguments { problems, .. } = &mut *error {
         let arguments = arguments();

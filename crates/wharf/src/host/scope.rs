@@ -383,6 +383,7 @@ fn sees(permission: Option<Permission>) -> Sees {
 }
 
 /// A route that was valid when it was made.
+#[cold]
 pub(super) fn gone(route: &Route) -> Error {
     Error::UnknownTool {
         name: route.public.to_string(),

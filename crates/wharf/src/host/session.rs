@@ -25,7 +25,7 @@ use crate::session::{Slice, Taint, Visibility};
 
 /// One agent's scope. Cheap to clone; when the last clone goes, what is its own closes.
 #[derive(Clone, Debug)]
-pub struct Session(Host);
+pub struct Session(Arc<Host>);
 
 /// Collects what a session needs.
 pub struct SessionBuilder {
@@ -167,7 +167,7 @@ impl SessionBuilder {
         scope.taint = inherited.or(self.taint).unwrap_or_default();
         let scope = Arc::new(scope);
         self.host.core.enlist(&scope);
-        Ok(Session(Host { core: Arc::clone(&self.host.core), scope }))
+        Ok(Session(Arc::new(Host { core: Arc::clone(&self.host.core), scope })))
     }
 }
 
@@ -284,7 +284,7 @@ impl Session {
 
     /// Whether somebody else holds it, too.
     pub(crate) fn is_held(&self) -> bool {
-        Arc::strong_count(&self.0.scope) > 1
+        Arc::strong_count(&self.0) > 1 || Arc::strong_count(&self.0.scope) > 1
     }
 
     /// Every server that this session has to itself is asked for its log from this level on, now and later.

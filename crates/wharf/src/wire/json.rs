@@ -28,6 +28,16 @@ pub struct Json {
 /// A member of an object: the place of its key, quotes included, and of its value.
 pub(super) type Member = (Range<usize>, Range<usize>);
 
+/// Where a part of a value lies in its text.
+pub(crate) type Place = Range<usize>;
+
+/// What was looked for in an object: where it lies, and whether there is anything else.
+#[derive(Clone, Debug)]
+pub(crate) struct Sorted<const N: usize> {
+    pub(crate) found: [Option<Place>; N],
+    pub(crate) others: bool,
+}
+
 /// The members of an object are remembered if there are no more. Those of the protocol have a handful.
 pub(super) const OUTLINE: usize = 16;
 
@@ -239,18 +249,30 @@ impl Json {
         self.places(keys).map(|place| place.map(|place| Self::part(&self.text, place)))
     }
 
-    /// The same, and whether it has any other member.
-    pub fn sort_out<const N: usize>(&self, keys: [&str; N]) -> ([Option<Self>; N], bool) {
-        let (mut found, mut others) = ([const { None }; N], false);
-        self.look_for(&keys, |which, value| {
-            match which {
-                Some(i) if found[i].is_none() => found[i] = Some(Self::part(&self.text, value.clone())),
-                Some(_) => {}
-                None => others = true,
-            }
-            Ok(())
-        });
-        (found, others)
+    /// Where members of this object lie, and whether it has any other.
+    pub(crate) fn sort_out<const N: usize>(&self, keys: [&str; N]) -> Sorted<N> {
+        let mut sorted = Sorted { found: [const { None }; N], others: false };
+        self.look_for(&keys, |which, value| sorted.add(which, value.clone()));
+        sorted
+    }
+
+    /// The same of an object that is a part of this value, as if it stood alone.
+    pub(crate) fn sort_out_at<const N: usize>(&self, place: &Place, keys: [&str; N]) -> Sorted<N> {
+        let mut sorted = Sorted { found: [const { None }; N], others: false };
+        let part = &self.text[place.clone()];
+        // Checked with the whole of it. What is no object has no members.
+        let _ = Scanner::of_checked(part, 127)
+            .members(|key, value| sorted.add(which_key(&keys, &part[key]), value));
+        sorted
+    }
+
+    /// A part of this value.
+    pub(crate) fn at(&self, place: &Place) -> Self {
+        if self.text[place.clone()] == *b"{}" {
+            // As many are; and what is always the same need not be counted.
+            return Self::empty_object();
+        }
+        Self::part(&self.text, place.clone())
     }
 
     /// The same as [`Json::pick`], only to look at: as they are written.
@@ -284,6 +306,25 @@ impl Json {
             if left == 0 { Err(Bad { what: "found", at: 0 }) } else { Ok(()) }
         });
         found
+    }
+}
+
+// === impl Sorted ===
+
+impl<const N: usize> Sorted<N> {
+    /// The same of an object that begins there.
+    pub(crate) fn beginning_at(&self, start: usize) -> Self {
+        let moved = |place: &Place| start + place.start..start + place.end;
+        Self { found: self.found.each_ref().map(|place| place.as_ref().map(moved)), others: self.others }
+    }
+
+    fn add(&mut self, which: Option<usize>, value: Place) -> Result<(), Bad> {
+        match which {
+            Some(i) if self.found[i].is_none() => self.found[i] = Some(value),
+            Some(_) => {}
+            None => self.others = true,
+        }
+        Ok(())
     }
 }
 
@@ -322,7 +363,7 @@ fn is_plain_key(written: &[u8], key: &str) -> bool {
 }
 
 /// The text that a value is, without quotes and escapes. `None` if it is something else.
-pub(super) fn text_of(value: &[u8]) -> Option<Cow<'_, str>> {
+pub(crate) fn text_of(value: &[u8]) -> Option<Cow<'_, str>> {
     let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if memchr::memchr(b'\\', inner).is_none() {
         return std::str::from_utf8(inner).ok().map(Cow::Borrowed);

@@ -241,17 +241,25 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     fn string(&self, at: usize) -> Option<usize> {
         // Most strings are keys: short, and their end is the first thing in them to stop at.
-        if let Some(block) = self.text.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
-            let stop = at + stops::<false>(block).trailing_zeros() as usize;
-            if self.byte(stop) == Some(b'"') && stop < at + BLOCK {
+        let mut from = at;
+        while let Some(block) = self.text.get(from..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+            let stops = stops::<false>(block);
+            if stops == 0 {
+                from += BLOCK;
+                continue;
+            }
+            let stop = from + stops.trailing_zeros() as usize;
+            if self.byte(stop) == Some(b'"') {
                 return Some(stop + 1);
             }
+            break;
         }
-        self.long_string(at)
+        self.odd_string(from)
     }
 
+    /// Goes on where there is something else in a string than plain text, or hardly any text left.
     #[inline(never)]
-    fn long_string(&self, at: usize) -> Option<usize> {
+    fn odd_string(&self, at: usize) -> Option<usize> {
         if self.foreign.get() { self.string_on::<true>(at) } else { self.string_on::<false>(at) }
     }
 

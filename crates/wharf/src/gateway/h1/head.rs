@@ -5,10 +5,9 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
-use httparse::Status;
-use std::mem::MaybeUninit;
 
 use super::HEAD;
+use super::lines::{First, Lines, Span, Unread};
 
 /// A request up to its body. Fields are asked for by their names in small letters.
 #[derive(Debug)]
@@ -48,13 +47,25 @@ pub(in crate::gateway) enum BadHead {
     TooLarge,
 }
 
-/// A part of a head. Heads are small.
-#[derive(Clone, Copy, Debug)]
-struct Span(u16, u16);
-
 /// How many fields a head may have.
 const MOST: usize = 100;
 /// Fields that are looked for in nearly every request: they are found while it is read.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway) enum Usual {
+    Host,
+    Accept,
+    Origin,
+    Name,
+    Method,
+    TraceParent,
+    ContentType,
+    Authorization,
+    Session,
+    ContentEncoding,
+    Version,
+}
+
+/// What they are called, in the same order.
 const USUAL: [&str; 11] = [
     "host",
     "accept",
@@ -89,72 +100,78 @@ impl BadHead {
 impl Head {
     /// Takes a head off what has arrived; `None` while there is more to come.
     pub(super) fn take(arrived: &mut BytesMut) -> Result<Option<Self>, BadHead> {
-        let mut fields = [const { MaybeUninit::uninit() }; MOST];
-        let mut read = httparse::Request::new(&mut []);
         // A head that is too large is not looked through for its end.
         let within = &arrived[..arrived.len().min(HEAD)];
-        let length = match read.parse_with_uninit_headers(within, &mut fields) {
-            Ok(Status::Complete(length)) => length,
-            Ok(Status::Partial) if arrived.len() >= HEAD => return Err(BadHead::TooLarge),
-            Ok(Status::Partial) => return Ok(None),
-            Err(httparse::Error::TooManyHeaders) => return Err(BadHead::TooLarge),
-            Err(_) => return Err(BadHead::Malformed),
-        };
-        let mut head = Self::of(&read, within).ok_or(BadHead::Malformed)?;
-        head.text = arrived.split_to(length).freeze();
-        Ok(Some(head))
+        let mut lines = Lines::new(within);
+        match Self::read(within, &mut lines) {
+            Ok(mut head) => {
+                let length = lines.end();
+                head.text = arrived.split_to(length).freeze();
+                Ok(Some(head))
+            }
+            Err(Unread::Partial) if arrived.len() < HEAD => Ok(None),
+            Err(Unread::Partial | Unread::TooMany) => Err(BadHead::TooLarge),
+            Err(Unread::Malformed) => Err(BadHead::Malformed),
+        }
     }
 
-    /// Everything but the text. `None` if it can be read in two ways.
-    fn of(read: &httparse::Request<'_, '_>, within: &[u8]) -> Option<Self> {
-        let (method, target) = (read.method?, read.path?);
-        let is_new = read.version == Some(1);
-        let (path, query, authority) = target_of(target, within)?;
-        let mut framing = None;
-        let (mut keeps_alive, mut waits) = (is_new, false);
-        let (mut usual, mut repeated, mut others) = ([None; USUAL.len()], 0, Vec::new());
-        for field in &*read.headers {
-            let value = Span::of(field.value, within)?;
-            if let Some(which) = which(field.name.as_bytes()) {
-                if usual[which].is_none() {
-                    usual[which] = Some(value);
-                    continue;
-                }
-                repeated |= 1 << which;
-            }
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            match field.name.len() {
-                10 if is("connection") => keeps_alive &= !has_word(field.value, "close"),
-                6 if is("expect") => waits = is_new && field.value.eq_ignore_ascii_case(b"100-continue"),
-                // Once, and only one of the two. Nobody asks for them as fields.
-                14 if is("content-length") => {
-                    let length = Framing::Length(number(field.value)?);
-                    framing.replace(length).is_none().then_some(())?;
-                    continue;
-                }
-                17 if is("transfer-encoding") => {
-                    let known = is_new && field.value.eq_ignore_ascii_case(b"chunked");
-                    (known && framing.replace(Framing::Chunked).is_none()).then_some(())?;
-                    continue;
-                }
-                _ => {}
-            }
-            others.push((Span::of(field.name.as_bytes(), within)?, value));
-        }
-        Some(Self {
+    /// Everything but the text.
+    fn read(within: &[u8], lines: &mut Lines<'_>) -> Result<Self, Unread> {
+        let First { method, target, is_new } = lines.first()?;
+        let (path, query, authority) = target_of(target, within).ok_or(Unread::Malformed)?;
+        let mut head = Self {
             text: Bytes::new(),
-            method: method_of(method)?,
+            method: method_of(method.within(within)).ok_or(Unread::Malformed)?,
             path,
             query,
             authority,
-            usual,
-            repeated,
-            others,
-            framing: framing.unwrap_or(Framing::Length(0)),
-            keeps_alive,
-            waits,
+            usual: [None; USUAL.len()],
+            repeated: 0,
+            others: Vec::new(),
+            framing: Framing::Length(0),
+            keeps_alive: is_new,
+            waits: false,
             knows_chunks: is_new,
-        })
+        };
+        let (mut framing, mut left) = (None, MOST);
+        while let Some((usual, name, value)) = lines.field(which)? {
+            left = left.checked_sub(1).ok_or(Unread::TooMany)?;
+            match usual.and_then(|which| head.usual.get_mut(which)) {
+                Some(place @ None) => *place = Some(value),
+                _ => head.add((usual, name, value), within, &mut framing).ok_or(Unread::Malformed)?,
+            }
+        }
+        head.framing = framing.unwrap_or(Framing::Length(0));
+        Ok(head)
+    }
+
+    /// One more field, which is not usual or stands there already. `None` if it says in another way what was said.
+    fn add(
+        &mut self,
+        (usual, own, at): (Option<usize>, Span, Span),
+        within: &[u8],
+        framing: &mut Option<Framing>,
+    ) -> Option<()> {
+        let (name, value) = (own.within(within), at.within(within));
+        if let Some(which) = usual {
+            self.repeated |= 1 << which;
+        }
+        let (is_new, is) = (self.knows_chunks, |known: &str| name.eq_ignore_ascii_case(known.as_bytes()));
+        match name.len() {
+            10 if is("connection") => self.keeps_alive &= !has_word(value, "close"),
+            6 if is("expect") => self.waits = is_new && value.eq_ignore_ascii_case(b"100-continue"),
+            // Once, and only one of the two. Nobody asks for them as fields.
+            14 if is("content-length") => {
+                return framing.replace(Framing::Length(number(value)?)).is_none().then_some(());
+            }
+            17 if is("transfer-encoding") => {
+                let known = is_new && value.eq_ignore_ascii_case(b"chunked");
+                return (known && framing.replace(Framing::Chunked).is_none()).then_some(());
+            }
+            _ => {}
+        }
+        self.others.push((own, at));
+        Some(())
     }
 
     pub(in crate::gateway) fn method(&self) -> &Method {
@@ -163,6 +180,11 @@ impl Head {
 
     pub(in crate::gateway) fn path(&self) -> &str {
         self.text(self.path).unwrap_or_default()
+    }
+
+    /// The same for whoever only compares it.
+    pub(in crate::gateway) fn path_bytes(&self) -> &[u8] {
+        self.slice(self.path)
     }
 
     pub(in crate::gateway) fn query(&self) -> Option<&str> {
@@ -182,9 +204,7 @@ impl Head {
     /// A field's value, if it stands there once and is text.
     pub(in crate::gateway) fn one(&self, name: &str) -> Option<&str> {
         if let Some(which) = which(name.as_bytes()) {
-            return self.usual[which]
-                .filter(|_| self.repeated & (1 << which) == 0)
-                .and_then(|it| self.text(it));
+            return self.once(which).and_then(|value| self.text(value));
         }
         let mut values = self.others(name);
         let value = values.next()?;
@@ -192,9 +212,18 @@ impl Head {
     }
 
     /// The bytes of a usual field that stands there once, for whoever only compares them.
-    pub(in crate::gateway) fn bytes_of(&self, name: &str) -> Option<&[u8]> {
-        let which = which(name.as_bytes())?;
-        self.usual[which].filter(|_| self.repeated & (1 << which) == 0).map(|value| self.slice(value))
+    pub(in crate::gateway) fn usual(&self, field: Usual) -> Option<&[u8]> {
+        self.once(field as usize).map(|value| self.slice(value))
+    }
+
+    /// The same as [`Head::one`].
+    pub(in crate::gateway) fn usual_text(&self, field: Usual) -> Option<&str> {
+        self.once(field as usize).and_then(|value| self.text(value))
+    }
+
+    /// Whether a usual field is there, whatever it says.
+    pub(in crate::gateway) fn has_usual(&self, field: Usual) -> bool {
+        self.usual[field as usize].is_some()
     }
 
     /// Whether a field is there, whatever it says.
@@ -222,27 +251,22 @@ impl Head {
         self.others.iter().filter_map(marked)
     }
 
+    fn once(&self, which: usize) -> Option<Span> {
+        self.usual[which].filter(|_| self.repeated & (1 << which) == 0)
+    }
+
     fn others(&self, name: &str) -> impl Iterator<Item = Span> {
         let is = move |span: Span| self.slice(span).eq_ignore_ascii_case(name.as_bytes());
         self.others.iter().filter(move |(own, _)| is(*own)).map(|(_, value)| *value)
     }
 
     fn slice(&self, span: Span) -> &[u8] {
-        self.text.get(usize::from(span.0)..usize::from(span.1)).unwrap_or_default()
+        span.within(&self.text)
     }
 
     /// Plain text only: what has other bytes in it means something else to everybody. Blanks around it are gone already.
     fn text(&self, span: Span) -> Option<&str> {
         std::str::from_utf8(self.slice(span)).ok().filter(|text| text.is_ascii())
-    }
-}
-
-// === impl Span ===
-
-impl Span {
-    fn of(part: &[u8], within: &[u8]) -> Option<Self> {
-        let start = (part.as_ptr() as usize).checked_sub(within.as_ptr() as usize)?;
-        Some(Self(u16::try_from(start).ok()?, u16::try_from(start + part.len()).ok()?))
     }
 }
 
@@ -267,32 +291,34 @@ fn which(name: &[u8]) -> Option<usize> {
     }
 }
 
-fn method_of(method: &str) -> Option<Method> {
+fn method_of(method: &[u8]) -> Option<Method> {
     Some(match method {
-        "POST" => Method::POST,
-        "GET" => Method::GET,
-        method => Method::from_bytes(method.as_bytes()).ok()?,
+        b"POST" => Method::POST,
+        b"GET" => Method::GET,
+        method => Method::from_bytes(method).ok()?,
     })
 }
 
 /// The path, the query and the host of a target.
-fn target_of(target: &str, within: &[u8]) -> Option<(Span, Option<Span>, Option<String>)> {
-    let (mut rest, mut authority) = (target, None);
-    if !target.starts_with('/') {
-        let uri: Uri = target.parse().ok()?;
+fn target_of(at: Span, within: &[u8]) -> Option<(Span, Option<Span>, Option<String>)> {
+    let target = at.within(within);
+    let (mut path, mut authority) = (at, None);
+    if !target.starts_with(b"/") {
+        let uri: Uri = std::str::from_utf8(target).ok()?.parse().ok()?;
         authority = uri.authority().map(ToString::to_string);
         // Nothing here is about a host as a whole, nor about `*`.
-        let after = target.find("://").map_or(0, |at| at + 3);
-        rest = target[after..].find('/').map_or("", |at| &target[after + at..]);
+        let after = target.windows(3).position(|part| part == b"://").map_or(0, |scheme| scheme + 3);
+        let slash = target[after..].iter().position(|byte| *byte == b'/');
+        path = at.from(slash.map_or(target.len(), |slash| after + slash));
     }
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
-    let query = match query {
-        Some(query) => Some(Span::of(query.as_bytes(), within)?),
-        None => None,
-    };
-    let path = if path.is_empty() { Span(0, 0) } else { Span::of(path.as_bytes(), within)? };
-    Some((path, query, authority))
+    let is = |mark: u8| move |byte: &u8| *byte == mark;
+    if let Some(fragment) = path.within(within).iter().position(is(b'#')) {
+        path = path.to(fragment);
+    }
+    match path.within(within).iter().position(is(b'?')) {
+        Some(mark) => Some((path.to(mark), Some(path.from(mark + 1)), authority)),
+        None => Some((path, None, authority)),
+    }
 }
 
 /// Digits and nothing else.

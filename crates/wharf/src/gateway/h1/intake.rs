@@ -69,7 +69,8 @@ impl<'a> Intake<'a> {
     pub(in crate::gateway) async fn head(&mut self) -> Result<Head, Over> {
         loop {
             // Without the end of another line there is no head that was not there before.
-            let may_end = self.arrived[self.seen..].contains(&b'\n') || self.arrived.len() >= HEAD;
+            let may_end =
+                memchr::memchr(b'\n', &self.arrived[self.seen..]).is_some() || self.arrived.len() >= HEAD;
             if may_end && let Some(head) = Head::take(&mut self.arrived).map_err(Over::Bad)? {
                 (self.seen, self.owed, self.waits) = (0, head.framing, head.waits);
                 return Ok(head);

@@ -5,11 +5,12 @@
 
 mod head;
 mod intake;
+mod lines;
 mod outlet;
 #[cfg(test)]
 mod tests;
 
-pub(super) use head::Head;
+pub(super) use head::{Head, Usual};
 pub(super) use intake::{BadBody, Intake, Over};
 pub(super) use outlet::Outlet;
 

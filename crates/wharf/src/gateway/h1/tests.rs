@@ -2,8 +2,11 @@
 
 use bytes::BytesMut;
 
+use proptest::prelude::*;
+
 use super::HEAD;
 use super::head::{BadHead, Framing, Head};
+use super::lines::{First, Lines, Unread};
 
 fn taken(text: &str) -> Result<Option<Head>, BadHead> {
     Head::take(&mut BytesMut::from(text))
@@ -108,4 +111,77 @@ fn a_usual_field_is_found_however_it_is_written_and_counted_as_often_as_it_stand
     }
     let head = whole("Mcp-Param-A: 1\r\nx: 2\r\nmcp-param-b: \u{fc}\r\n");
     assert_eq!(head.beginning("mcp-param-").collect::<Vec<_>>(), [("A", Some("1")), ("b", None)]);
+}
+
+/// The verb, the target, whether it is new, the fields, and the length.
+type Taken = (Vec<u8>, Vec<u8>, bool, Vec<(Vec<u8>, Vec<u8>)>, usize);
+
+fn by_us(text: &[u8]) -> Result<Taken, Unread> {
+    let mut lines = Lines::new(text);
+    let First { method, target, is_new } = lines.first()?;
+    let mut fields = Vec::new();
+    let known = |name: &[u8]| (name == b"host" || name == b"x-y").then_some(0);
+    while let Some((_, name, value)) = lines.field(known)? {
+        fields.push((name.within(text).to_vec(), value.within(text).to_vec()));
+    }
+    Ok((method.within(text).to_vec(), target.within(text).to_vec(), is_new, fields, lines.end()))
+}
+
+/// What a library makes of it that nearly everybody reads heads with; `None` if it does not take it.
+fn by_others(text: &[u8]) -> Option<Taken> {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut head = httparse::Request::new(&mut fields);
+    let httparse::Status::Complete(length) = head.parse(text).ok()? else { return None };
+    let fields = head.headers.iter().map(|field| (field.name.as_bytes().to_vec(), field.value.to_vec()));
+    let (method, target) = (head.method?.as_bytes().to_vec(), head.path?.as_bytes().to_vec());
+    Some((method, target, head.version? == 1, fields.collect(), length))
+}
+
+/// Heads that are nearly good ones.
+fn heads() -> impl Strategy<Value = Vec<u8>> {
+    let part = "[ \t:a-zA-Z0-9/?#!~_\u{7f}\u{fc}\u{0}-]{0,40}";
+    let name = prop_oneof![4 => "[a-zA-Z0-9!#$%&'*+.^_`|~-]{1,24}", 1 => part];
+    let value = prop_oneof![4 => "[ \t]{0,3}[ -~]{0,60}[ \t]{0,3}", 1 => part];
+    let end = prop_oneof![8 => Just("\r\n"), 1 => Just("\n"), 1 => Just("\r"), 1 => Just("\r\r\n")];
+    let field = (name, prop_oneof![9 => Just(":"), 1 => Just(" :")], value, end.clone());
+    let first = prop_oneof![
+        6 => "(POST|GET|x-y) /[a-z?#=&%/]{0,30} HTTP/1\\.[01]",
+        1 => "[A-Z ]{0,6}[ /a-z]{0,8}( HTTP/[12]\\.[0-9])?",
+    ];
+    let fields = proptest::collection::vec(field, 0..9);
+    ("(\r\n|\n){0,2}", first, end.clone(), fields, end, any::<(u8, prop::sample::Index, bool)>()).prop_map(
+        |(before, first, end, fields, last, (byte, at, is_spoilt))| {
+            let fields = fields.iter().map(|(a, b, c, d)| format!("{a}{b}{c}{d}")).collect::<String>();
+            let mut text = format!("{before}{first}{end}{fields}{last}and what is behind it").into_bytes();
+            if is_spoilt {
+                let at = at.index(text.len());
+                text[at] = byte;
+            }
+            text
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// Nobody on the way may see another request than we do. What we alone refuse harms nobody.
+    #[test]
+    fn gwy_11_a_head_is_to_us_what_it_is_to_others(text in heads()) {
+        let (ours, theirs) = (by_us(&text), by_others(&text));
+        if let Ok(ours) = &ours {
+            prop_assert_eq!(Some(ours), theirs.as_ref());
+        }
+        if let Some(theirs) = theirs.filter(|theirs| theirs.1.is_ascii()) {
+            prop_assert_eq!(ours, Ok(theirs));
+        }
+    }
+
+    #[test]
+    fn gwy_11_a_part_of_a_good_head_is_never_a_bad_one(text in heads()) {
+        let Ok(whole) = by_us(&text) else { return Ok(()) };
+        for end in 0..whole.4 {
+            prop_assert_eq!(by_us(&text[..end]), Err(Unread::Partial), "{}", end);
+        }
+    }
 }
