@@ -25,8 +25,8 @@ struct Mapping {
 
 /// How long nothing may be asked before it is called quiet.
 const QUIET: Duration = Duration::from_secs(5);
-/// After so many looks at which it was quiet there is little left to give back.
-const RARELY: u64 = 64;
+/// In the end it is done at every so many looks: that often is also looked at what nobody uses any more.
+const AT_LENGTH: u64 = 8;
 /// What the system calls memory that is locked, huge, or a device's.
 const SPECIAL: [&str; 6] = ["lo", "ht", "io", "pf", "mm", "de"];
 
@@ -44,9 +44,9 @@ pub(crate) async fn whenever_quiet(gateway: &Gateway) {
 }
 
 /// Whether it is time, after so many looks at which it was quiet since the last question. What still had to be done then,
-/// or was done by itself since, has brought back some of it; less and less as time goes on.
+/// or is done by itself, has brought back some of it.
 fn is_due(looks: u64) -> bool {
-    looks.is_multiple_of(RARELY) || looks.is_power_of_two()
+    looks.is_multiple_of(AT_LENGTH) || looks.is_power_of_two()
 }
 
 /// Lets the system take the unchanged pages of the program and of its libraries.
