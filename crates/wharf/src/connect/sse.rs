@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::HeaderMap;
-use http::{Method, Response, StatusCode};
+use http::{Method, StatusCode};
 use url::Url;
 
 use super::http::events::{Events, Resume, StreamEnd};
@@ -12,7 +12,7 @@ use super::http::{Clerk, Content, Office, Target, Unsent, answer, headers};
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
 use crate::error::{Error, StderrTail};
-use crate::net::{ResponseBody, read_body};
+use crate::net::{Answer, Ask, Preset};
 use crate::text::Escaped;
 
 /// The stream of one server, and the place that messages are posted to.
@@ -20,7 +20,7 @@ pub(crate) struct SseLink(Arc<Post>);
 
 struct Post {
     target: Target,
-    headers: HeaderMap,
+    preset: Preset,
     inbox: Arc<Inbox>,
     /// Sends what has no answer, in order.
     clerk: OnceLock<Clerk>,
@@ -41,9 +41,11 @@ impl SseLink {
             stderr: StderrTail::default(),
             retryable,
         };
-        let sent = target.send(Method::GET, || headers::for_stream(&headers), Bytes::new());
-        let response = sent.await.map_err(|e| e.into_error(&inbox.server, "sse"))?;
-        match response.status() {
+        let (preset, nothing) = (Preset::new(headers::for_stream(&headers)), Bytes::new());
+        let ask = Ask { method: &Method::GET, preset: &preset, own: &[], body: &nothing };
+        let sent = target.send(&ask).await;
+        let Answer { head, body } = sent.map_err(|e| e.into_error(&inbox.server, "sse"))?;
+        match head.status() {
             StatusCode::OK => {}
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 return Err(Error::Auth {
@@ -59,14 +61,14 @@ impl SseLink {
                 ));
             }
         }
-        match answer::content(response.headers()) {
+        match answer::content(&head) {
             Content::Events => {}
             Content::Json => {
                 return Err(fail("it answers with JSON, not with a stream of events".into(), false));
             }
             Content::Other(what) => return Err(fail(what, false)),
         }
-        let mut events = Events::new(response.into_body(), inbox.limits.event);
+        let mut events = Events::new(body, inbox.limits.event);
         let first = events.next(&mut Resume::default()).await;
         let first = first.map_err(|end| fail(reason_of(end), true))?;
         if first.name.as_deref() != Some("endpoint") {
@@ -80,7 +82,8 @@ impl SseLink {
 
     fn start(target: Target, headers: HeaderMap, inbox: Arc<Inbox>, events: Events) -> Self {
         tokio::spawn(read_on(Arc::clone(&inbox), events));
-        let post = Arc::new(Post { target, headers, inbox: Arc::clone(&inbox), clerk: OnceLock::new() });
+        let preset = Preset::new(headers);
+        let post = Arc::new(Post { target, preset, inbox: Arc::clone(&inbox), clerk: OnceLock::new() });
         post.clerk.get_or_init(|| Clerk::start(Arc::clone(&inbox), Arc::clone(&post)));
         let back = Arc::downgrade(&post);
         inbox.answer_through(move |frame| {
@@ -96,9 +99,9 @@ impl SseLink {
         let inbox = &self.0.inbox;
         inbox.monitor.traffic(&inbox.server, true, &out.frame);
         let sent = self.0.send(out.frame.into()).await;
-        let response = sent.map_err(answer::unreached)?;
-        if !response.status().is_success() {
-            answer::refusal(inbox, out.id, false, response).await?;
+        let answer = sent.map_err(answer::unreached)?;
+        if !answer.head.status().is_success() {
+            answer::refusal(inbox, out.id, false, answer).await?;
         }
         Ok(Sent(0))
     }
@@ -132,8 +135,9 @@ impl Drop for SseLink {
 // === impl Post ===
 
 impl Post {
-    async fn send(&self, frame: Bytes) -> Result<Response<ResponseBody>, Unsent> {
-        self.target.send(Method::POST, || self.headers.clone(), frame).await
+    async fn send(&self, frame: Bytes) -> Result<Answer, Unsent> {
+        let ask = Ask { method: &Method::POST, preset: &self.preset, own: &[], body: &frame };
+        self.target.send(&ask).await
     }
 
     fn queue(&self, frame: Vec<u8>) {
@@ -150,10 +154,10 @@ impl Post {
 
 impl Office for Post {
     async fn post(&self, frame: Bytes) -> Result<(), String> {
-        let response = self.send(frame).await.map_err(|e| e.to_string())?;
-        let status = response.status();
+        let Answer { head, body } = self.send(frame).await.map_err(|e| e.to_string())?;
+        let status = head.status();
         // Read, so that the connection can be used again.
-        let _ = read_body(response.into_body(), 4096).await;
+        let _ = body.read(4096).await;
         if status.is_success() {
             Ok(())
         } else {

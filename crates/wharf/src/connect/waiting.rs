@@ -59,7 +59,13 @@ impl Waiting<'_> {
             match self.first(turn, (!carried).then_some(carry.as_mut()), steps).await {
                 First::Sign(Sign::Answer(answer)) => return self.end(answer, sent, steps, &mut tell),
                 First::Sign(Sign::Late) => {}
-                First::Carried(Ok(at)) => (carried, sent) = (true, at),
+                First::Carried(Ok(at)) => {
+                    // Over HTTP the answer came with it.
+                    if let Some(answer) = self.life.take_answer() {
+                        return self.end(answer, at, steps, &mut tell);
+                    }
+                    (carried, sent) = (true, at);
+                }
                 First::Carried(Err(failure)) => return Ended::failed(failure, &self.life),
                 First::Step(step) => tell(step),
             }
@@ -93,25 +99,31 @@ impl Waiting<'_> {
         self.end(answer, sent, steps, &mut tell)
     }
 
-    /// Waits for whatever comes first. If it has a turn to read, it may be this call that reads its answer.
+    /// Waits for whatever comes first. If it has a turn to read, it may be this call that reads its answer. What carries
+    /// it was asked just now, and has to say when it is to be asked again.
     async fn first<C: Future<Output = Result<Sent, LinkFailure>>>(
         &self,
         mut turn: Option<Turn<'_>>,
         mut carry: Option<Pin<&mut C>>,
         steps: &mut Option<mpsc::Receiver<Progress>>,
     ) -> First {
+        let mut just_asked = true;
         poll_fn(|cx| {
             if let Some(turn) = turn.as_mut().filter(|turn| turn.has_come()) {
                 self.life.hush();
                 turn.read(|| self.life.is_answered());
             }
+            if let Some(carry) = &mut carry
+                && !std::mem::take(&mut just_asked)
+            {
+                // It may bring the answer, which is looked for below.
+                self.life.hush();
+                if let Poll::Ready(carried) = carry.as_mut().poll(cx) {
+                    return Poll::Ready(First::Carried(carried));
+                }
+            }
             if let Poll::Ready(sign) = self.life.poll_sign(cx) {
                 return Poll::Ready(First::Sign(sign));
-            }
-            if let Some(carry) = &mut carry
-                && let Poll::Ready(carried) = carry.as_mut().poll(cx)
-            {
-                return Poll::Ready(First::Carried(carried));
             }
             if let Some(steps) = steps
                 && let Poll::Ready(Some(step)) = steps.poll_recv(cx)

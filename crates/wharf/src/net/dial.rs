@@ -70,10 +70,10 @@ impl Connector {
         let connecting = async {
             let tcp = dial(host, self.vet(host, port).await?, self.keepalive).await?;
             if !secure {
-                return Ok(Stream::clear(tcp));
+                return Ok(Stream::Clear(tcp));
             }
             let tls = self.tls.handshake(host, tcp, upgraded).await?;
-            Ok(Stream::tls(tls))
+            Ok(Stream::Tls(Box::new(tls)))
         };
         let late = |_| NetError::Timeout { host: Foreign::new(host), after: self.timeout };
         timeout(self.timeout, connecting).await.map_err(late)?

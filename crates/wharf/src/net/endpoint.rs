@@ -4,15 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri};
-use http_body_util::Full;
+use http::header::{HeaderValue, LOCATION};
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full};
 use url::Url;
 
-use super::body::ResponseBody;
+use super::ask::{Address, Ask, Preset};
+use super::body::{Answer, ResponseBody};
 use super::dial::Connector;
 use super::error::shown;
-use super::pool::{Address, Limits, Pool};
+use super::head::Head;
+use super::pool::{Limits, Pool};
 use super::{IDLE_TIMEOUT, MAX_IDLE, NetError};
 use crate::policy::ConnectPermit;
 use crate::secret::SecretUrl;
@@ -60,40 +62,37 @@ impl Endpoint {
     /// Sends a request and waits for the head of its response. Dropping the future closes the request.
     ///
     /// Only requests for the permit's own origin are sent. A 307 or 308 within the origin is followed with the same
-    /// method, headers and body; every other redirect is an error, and its target is not contacted.
+    /// method, headers and body; every other redirect is an error, and its target is not contacted. Headers that
+    /// describe how a message travels, like `Connection`, are left out.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<ResponseBody>, NetError> {
         let (parts, body) = request.into_parts();
-        self.send_with(parts.method, Some(&parts.uri), || parts.headers.clone(), body).await
+        let Ok(body) = body.collect().await;
+        let preset = Preset::new(parts.headers);
+        let ask = Ask { method: &parts.method, preset: &preset, own: &[], body: &body.to_bytes() };
+        let answer = self.ask(Some(&parts.uri), &ask).await?;
+        let mut response = Response::new(answer.body);
+        *response.status_mut() = answer.head.status();
+        *response.headers_mut() = answer.head.to_map();
+        Ok(response)
     }
 
-    /// The same, with headers that are made for each request anew, as they are seldom needed twice. `None` is the
-    /// address of the permit itself.
-    pub(crate) async fn send_with(
-        &self,
-        method: Method,
-        uri: Option<&Uri>,
-        headers: impl Fn() -> HeaderMap,
-        body: impl Into<Full<Bytes>>,
-    ) -> Result<Response<ResponseBody>, NetError> {
+    /// The same, with headers that were made ready. `None` is the address of the permit itself.
+    pub(crate) async fn ask(&self, uri: Option<&Uri>, ask: &Ask<'_>) -> Result<Answer, NetError> {
         let Some((home, pool)) = &self.way else {
             return Err(NetError::OtherOrigin { to: shown(self.url.expose()) });
         };
-        let body = body.into();
         let elsewhere = uri.filter(|uri| *uri != home.whole());
         let mut url = elsewhere.map(|uri| self.own(uri)).transpose()?;
         let mut other = elsewhere.map(|uri| Address::new(uri.clone()));
         let mut hops = 0;
         loop {
-            let mut request = Request::new(body.clone());
-            *request.method_mut() = method.clone();
-            *request.headers_mut() = headers();
-            let response = pool.send(other.as_ref().unwrap_or(home), request).await?;
-            if !is_redirect(response.status()) {
-                return Ok(response);
+            let answer = pool.send(other.as_ref().unwrap_or(home), ask).await?;
+            if !is_redirect(answer.head.status()) {
+                return Ok(answer);
             }
             let from = url.as_ref().unwrap_or_else(|| self.url.expose());
-            let to = self.follow(from, &response, hops)?;
-            response.into_body().skip();
+            let to = self.follow(from, &answer.head, hops)?;
+            answer.body.skip();
             hops += 1;
             let unreadable = |_| NetError::Redirect { to: shown(&to), reason: UNREADABLE };
             other = Some(Address::new(to.as_str().parse().map_err(unreadable)?));
@@ -112,14 +111,15 @@ impl Endpoint {
         Ok(url)
     }
 
-    fn follow(&self, from: &Url, response: &Response<ResponseBody>, hops: usize) -> Result<Url, NetError> {
-        let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+    fn follow(&self, from: &Url, head: &Head, hops: usize) -> Result<Url, NetError> {
+        let location = head.get(LOCATION).and_then(|value| std::str::from_utf8(value).ok());
+        let location = location.filter(|location| location.is_ascii());
         let Some(mut to) = location.and_then(|location| from.join(location).ok()) else {
             return Err(NetError::Redirect { to: Foreign::new("nowhere"), reason: UNREADABLE });
         };
         to.set_fragment(None);
         let keeps_method =
-            matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+            matches!(head.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
         let reason = if to.origin() != self.url.expose().origin() {
             "that is another server, and nothing of the request goes there"
         } else if !to.username().is_empty() || to.password().is_some() {

@@ -97,6 +97,12 @@ pub enum NetError {
         /// What happened.
         reason: String,
     },
+    /// What the server answered is no answer, or can be read in two ways.
+    #[error("the server's answer cannot be read: {reason}")]
+    Unreadable {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The body is longer than it may be.
     #[error("the answer is longer than {max} bytes")]
     TooLarge {
@@ -120,7 +126,9 @@ impl NetError {
             | Self::Stranger { .. }
             | Self::NotUpgraded { .. }
             | Self::NotSent => true,
-            Self::Redirect { .. } | Self::Broken { .. } | Self::TooLarge { .. } => false,
+            Self::Redirect { .. } | Self::Broken { .. } | Self::Unreadable { .. } | Self::TooLarge { .. } => {
+                false
+            }
         }
     }
 
@@ -172,7 +180,7 @@ impl NetError {
         }
     }
 
-    /// Reads from what the HTTP client says whether the request left.
+    /// Reads from what the client of HTTP/2 says whether the request left.
     pub(super) fn of_exchange<T>(error: TrySendError<T>) -> Self {
         // A request that comes back was not begun; hyper also says "canceled" only of such.
         if error.message().is_some() || error.error().is_canceled() {

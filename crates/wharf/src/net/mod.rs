@@ -4,11 +4,12 @@
 //! have left. Names are resolved once and the address that was judged is the one that is dialled; redirects never leave
 //! the origin; proxies, cookies and compression are not here, because each is a way around the rules.
 
+mod ask;
 mod body;
 mod dial;
 mod endpoint;
 mod error;
-mod gate;
+mod head;
 mod line;
 mod pool;
 mod resolve;
@@ -23,10 +24,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use ask::{Ask, Preset, is_of_the_journey};
+pub(crate) use body::Answer;
 pub use body::{ResponseBody, read_body};
 pub(crate) use dial::reach;
 pub use endpoint::Endpoint;
 pub use error::NetError;
+pub(crate) use head::Head;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use unix::is_listening;
 pub(crate) use websocket::{CLOSING, FrameEnd, Hearing, Speaking, WebSocket, accept_key};

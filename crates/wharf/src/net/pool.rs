@@ -1,6 +1,6 @@
 //! In: requests for one origin. Out: their responses, over connections that are kept for the next request.
 //!
-//! A request that comes back from a kept connection unsent goes over a new one; what may have left goes nowhere a second
+//! A request of which a kept connection took nothing goes over a new one; what may have left goes nowhere a second
 //! time. How one connection is used is in `line.rs`, and who may be dialled in `dial.rs`
 //! (`docs/decisions/0018-a-pool-of-our-own.md`).
 
@@ -10,22 +10,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderValue};
-use http::uri::{Parts, PathAndQuery};
-use http::{Response, Uri};
+use http::{Method, Request, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::{Body as _, Incoming};
-use hyper::client::conn::{TrySendError, http2};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::NetError;
-use super::body::ResponseBody;
+use super::ask::{Address, Ask};
+use super::body::{Answer, ResponseBody};
 use super::dial::Connector;
 use super::error::chain;
-use super::line::{Line, Wish};
+use super::head::Head;
+use super::line::Line;
 
 /// The connections of one endpoint.
 pub(super) struct Pool {
@@ -46,13 +46,6 @@ pub(super) struct Pool {
 pub(super) struct Limits {
     pub(super) idle: usize,
     pub(super) age: Duration,
-}
-
-/// Where a request goes within the origin, as each version of HTTP says it.
-#[derive(Clone, Debug)]
-pub(super) struct Address {
-    whole: Uri,
-    path: Uri,
 }
 
 #[derive(Default)]
@@ -80,6 +73,9 @@ enum Way {
 #[derive(Default)]
 struct Bell(Notify);
 
+const SWITCHES: &str = "it switches to another protocol";
+const RAMBLES: &str = "it says too much before it answers";
+
 // === impl Pool ===
 
 impl Pool {
@@ -93,67 +89,64 @@ impl Pool {
         &self.host
     }
 
-    /// Sends a request and waits for the head of its response.
-    pub(super) async fn send(
-        self: &Arc<Self>,
-        to: &Address,
-        mut request: Wish,
-    ) -> Result<Response<ResponseBody>, NetError> {
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn send(self: &Arc<Self>, to: &Address, ask: &Ask<'_>) -> Result<Answer, NetError> {
         if let Some(way) = self.take() {
-            match self.exchange(way, to, request).await {
-                Ok(response) => return Ok(response),
-                // Only what was not begun comes back. It has one more try, over a connection that nobody can have
-                // closed for its age.
-                Err(mut error) => match error.take_message() {
-                    Some(back) => request = back,
-                    None => return Err(NetError::of_exchange(error)),
-                },
+            match self.exchange(way, to, ask).await {
+                // Nothing of it was written. It has one more try, over a connection that nobody can have closed for
+                // its age.
+                Err(NetError::NotSent) => {}
+                other => return other,
             }
         }
         let way = Box::pin(self.dial()).await?;
-        self.exchange(way, to, request).await.map_err(NetError::of_exchange)
+        self.exchange(way, to, ask).await
     }
 
-    async fn exchange(
-        self: &Arc<Self>,
-        way: Way,
-        to: &Address,
-        mut request: Wish,
-    ) -> Result<Response<ResponseBody>, TrySendError<Wish>> {
-        match way {
-            Way::Shared(mut sender) => {
-                *request.uri_mut() = to.whole.clone();
-                // It is in the address, and only what the user wants instead is said twice.
-                if request.headers().get(HOST) == Some(&self.host) {
-                    request.headers_mut().remove(HOST);
-                }
-                let response = sender.try_send_request(request).await?;
-                Ok(response.map(ResponseBody::shared))
-            }
-            Way::Line(line) => {
-                *request.uri_mut() = to.path.clone();
-                request.headers_mut().entry(HOST).or_insert_with(|| self.host.clone());
-                let (line, response) = line.exchange(request).await?;
-                Ok(response.map(|body: Incoming| match body.is_end_stream() {
-                    true => {
-                        self.put(line);
-                        ResponseBody::shared(body)
-                    }
-                    false => ResponseBody::of_line(body, line, Arc::clone(self)),
-                }))
-            }
+    async fn exchange(self: &Arc<Self>, way: Way, to: &Address, ask: &Ask<'_>) -> Result<Answer, NetError> {
+        let line = match way {
+            Way::Line(line) => line,
+            Way::Shared(sender) => return Box::pin(self.share(sender, to, ask)).await,
+        };
+        let write = |out: &mut Vec<u8>| ask.write_head(out, to, &self.host);
+        let (line, head, framing) = line.exchange(write, ask.body, *ask.method == Method::HEAD).await?;
+        match head.status() {
+            StatusCode::SWITCHING_PROTOCOLS => Err(NetError::Unreadable { reason: SWITCHES }),
+            status if status.is_informational() => Err(NetError::Unreadable { reason: RAMBLES }),
+            _ => Ok(Answer { head, body: ResponseBody::of_line(line, framing, self) }),
         }
+    }
+
+    async fn share(
+        &self,
+        mut sender: http2::SendRequest<Full<Bytes>>,
+        to: &Address,
+        ask: &Ask<'_>,
+    ) -> Result<Answer, NetError> {
+        let mut request = Request::new(Full::new(ask.body.clone()));
+        *request.method_mut() = ask.method.clone();
+        *request.uri_mut() = to.whole().clone();
+        let mut headers = ask.headers();
+        // It is in the address, and only what the user wants instead is said twice.
+        if headers.get(HOST) == Some(&self.host) {
+            headers.remove(HOST);
+        }
+        *request.headers_mut() = headers;
+        let response = sender.try_send_request(request).await.map_err(NetError::of_exchange)?;
+        let (parts, body) = response.into_parts();
+        let head = Head::of_map(parts.status, parts.headers);
+        Ok(Answer { head, body: ResponseBody::shared(body) })
     }
 
     async fn dial(&self) -> Result<Way, NetError> {
         let broken = |error: hyper::Error| NetError::Broken { reason: chain(&error) };
         let stream = self.connector.connect(&self.origin).await?;
         if !stream.is_http2() {
-            return Ok(Way::Line(Line::new(stream).await.map_err(broken)?));
+            return Ok(Way::Line(Line::new(stream)));
         }
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2.timer(TokioTimer::new());
-        let (sender, connection) = http2.handshake(stream).await.map_err(broken)?;
+        let (sender, connection) = http2.handshake(TokioIo::new(stream)).await.map_err(broken)?;
         // It ends when the last sender is gone, and what was sent is answered.
         tokio::spawn(connection);
         let mut kept = self.kept();
@@ -204,10 +197,8 @@ impl Pool {
     fn tidy(&self) -> Option<Instant> {
         let mut kept = self.kept();
         let now = Instant::now();
-        kept.resting.retain_mut(|resting| {
-            now < resting.since + self.limits.age
-                && (!resting.line.is_stirred() || resting.line.rest(&self.ring))
-        });
+        kept.resting
+            .retain_mut(|resting| now < resting.since + self.limits.age && resting.line.rest(&self.ring));
         let oldest = kept.resting.first().map(|resting| resting.since + self.limits.age);
         if oldest.is_none() {
             kept.keeper = None;
@@ -258,21 +249,6 @@ fn host(origin: &Uri) -> HeaderValue {
     };
     // A host of an address is always a header's value.
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
-}
-
-// === impl Address ===
-
-impl Address {
-    pub(super) fn new(whole: Uri) -> Self {
-        let mut path = Parts::default();
-        let root = || PathAndQuery::from_static("/");
-        path.path_and_query = Some(whole.path_and_query().cloned().unwrap_or_else(root));
-        Self { path: Uri::from_parts(path).unwrap_or_default(), whole }
-    }
-
-    pub(super) fn whole(&self) -> &Uri {
-        &self.whole
-    }
 }
 
 // === impl Bell ===

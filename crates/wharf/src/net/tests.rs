@@ -1,5 +1,6 @@
 //! The private parts of net: which addresses are dialled, which connections are kept.
 
+mod asks;
 mod pool;
 
 use std::future::Future;

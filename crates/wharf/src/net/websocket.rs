@@ -5,15 +5,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Request, Response, StatusCode, Uri};
-use http_body_util::Empty;
-use hyper::body::Incoming;
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
+use http::{Method, StatusCode, Uri};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -24,8 +20,12 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
+use super::ask::{Address, Ask, Preset};
 use super::dial::Connector;
 use super::error::{chain, shown};
+use super::head::Head;
+use super::line::Line;
+use super::stream::Stream;
 use super::{HttpClient, NetError};
 use crate::policy::ConnectPermit;
 use crate::text::Foreign;
@@ -61,8 +61,6 @@ pub(crate) enum FrameEnd {
 const PING: Duration = Duration::from_secs(30);
 /// After so much silence it does not. A message that takes longer to arrive is of no use to anybody any more.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The largest head of an answer.
-const HEAD: usize = 64 * 1024;
 /// The name of what is spoken.
 const MCP: &str = "mcp";
 /// Why a connection is closed that is not needed any more.
@@ -82,48 +80,39 @@ impl HttpClient {
         let connector = Connector::new(permit, &self.options, self.tls.clone());
         let after = self.options.connect_timeout;
         let opening = open(&connector, &uri, headers);
-        let upgraded = timeout(after, opening).await.map_err(|_| NetError::Timeout { host, after })??;
-        Ok(WebSocket::new(Box::new(TokioIo::new(upgraded)), &[], Role::Client, limit).await)
+        let opened = timeout(after, opening).await.map_err(|_| NetError::Timeout { host, after })?;
+        let (stream, rest) = opened?;
+        Ok(WebSocket::new(Box::new(stream), &rest, Role::Client, limit).await)
     }
 }
 
 /// Asks for the upgrade. A redirect is not followed: its target was judged by nobody.
-async fn open(connector: &Connector, uri: &Uri, mut headers: HeaderMap) -> Result<Upgraded, NetError> {
-    let broken = |error: hyper::Error| NetError::Broken { reason: chain(&error) };
+async fn open(connector: &Connector, uri: &Uri, headers: HeaderMap) -> Result<(Stream, BytesMut), NetError> {
     let stream = connector.connect(uri).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
-        .max_buf_size(HEAD)
-        .handshake(stream)
-        .await
-        .map_err(broken)?;
-    // It ends with the upgrade, or when the sender is dropped.
-    tokio::spawn(connection.with_upgrades());
     let key = generate_key();
     let host = uri.authority().map_or("", |authority| authority.as_str());
-    for (name, value) in [
-        (header::HOST, host),
-        (header::CONNECTION, "Upgrade"),
-        (header::UPGRADE, "websocket"),
-        (header::SEC_WEBSOCKET_VERSION, "13"),
-        (header::SEC_WEBSOCKET_KEY, &key),
-        (header::SEC_WEBSOCKET_PROTOCOL, MCP),
-    ] {
-        let value = HeaderValue::from_str(value).map_err(|_| NetError::NotSent)?;
-        headers.insert(name, value);
-    }
-    let mut request = Request::new(Empty::<Bytes>::new());
-    *request.uri_mut() = uri.path_and_query().map_or("/", |path| path.as_str()).parse().unwrap_or_default();
-    *request.headers_mut() = headers;
-    let response = sender.send_request(request).await.map_err(broken)?;
-    check(&response, &key)?;
-    hyper::upgrade::on(response).await.map_err(broken)
+    let host = HeaderValue::from_str(host).map_err(|_| NetError::NotSent)?;
+    let own = [
+        (header::HOST, host.clone()),
+        (header::CONNECTION, HeaderValue::from_static("Upgrade")),
+        (header::UPGRADE, HeaderValue::from_static("websocket")),
+        (header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13")),
+        (header::SEC_WEBSOCKET_KEY, HeaderValue::from_str(&key).map_err(|_| NetError::NotSent)?),
+        (header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(MCP)),
+    ];
+    let (address, body) = (Address::new(uri.clone()), Bytes::new());
+    let ask = Ask { method: &Method::GET, preset: &Preset::new(headers), own: &own, body: &body };
+    let write = |out: &mut Vec<u8>| ask.write_head(out, &address, &host);
+    let (line, head, _) = Line::new(stream).exchange(write, &body, false).await?;
+    check(&head, &key)?;
+    Ok(line.into_parts())
 }
 
 /// Whether an answer is a yes, to us and to nobody else.
-fn check(response: &Response<Incoming>, key: &str) -> Result<(), NetError> {
-    let status = response.status();
+fn check(head: &Head, key: &str) -> Result<(), NetError> {
+    let status = head.status();
     let refuse = |reason: &str| Err(NetError::NotUpgraded { status: status.as_u16(), reason: reason.into() });
-    let value = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let value = |name: HeaderName| head.get(name).and_then(|value| std::str::from_utf8(value).ok());
     if status.is_redirection() {
         let to = value(header::LOCATION).and_then(|to| url::Url::parse(to).ok());
         let to = to.map_or_else(|| Foreign::new("elsewhere"), |to| shown(&to));
@@ -142,7 +131,7 @@ fn check(response: &Response<Incoming>, key: &str) -> Result<(), NetError> {
     if value(header::SEC_WEBSOCKET_PROTOCOL).is_some_and(|spoken| spoken != MCP) {
         return refuse("it wants to speak another protocol than `mcp`");
     }
-    if response.headers().contains_key(header::SEC_WEBSOCKET_EXTENSIONS) {
+    if head.get(header::SEC_WEBSOCKET_EXTENSIONS).is_some() {
         return refuse("it uses an extension that nobody asked for");
     }
     Ok(())

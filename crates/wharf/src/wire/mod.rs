@@ -7,6 +7,7 @@
 pub(crate) mod canonical;
 mod duplicates;
 mod envelope;
+pub(crate) mod http1;
 mod id_finder;
 mod json;
 mod limits;

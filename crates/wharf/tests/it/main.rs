@@ -37,6 +37,7 @@ mod local_tools;
 mod names;
 mod names_secret;
 mod net;
+mod net_answers;
 mod oauth;
 mod outcome;
 mod packages;

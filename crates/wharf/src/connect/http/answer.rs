@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{Response, StatusCode};
+use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 
 use super::Unsent;
 use crate::connect::inbox::Inbox;
 use crate::connect::link::LinkFailure;
-use crate::net::{ResponseBody, read_body};
+use crate::net::{Answer, Head};
 use crate::text::Escaped;
 
 /// What a good answer holds.
@@ -23,17 +23,16 @@ pub(crate) enum Content {
 const REFUSAL_READ: usize = 64 * 1024;
 const REFUSAL_SHOWN: usize = 300;
 
-pub(crate) fn content(headers: &HeaderMap) -> Content {
+pub(crate) fn content(head: &Head) -> Content {
     let text = |value: &[u8]| String::from_utf8_lossy(value).to_ascii_lowercase();
-    let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
-    if let Some(encoding) = encoding.filter(|e| !e.eq_ignore_ascii_case(b"identity")) {
+    if let Some(encoding) = head.get(CONTENT_ENCODING).filter(|e| !e.eq_ignore_ascii_case(b"identity")) {
         let encoding = text(encoding);
         return Content::Other(format!(
             "it is compressed with `{}`, which nobody asked for",
             Escaped(&encoding)
         ));
     }
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let kind = head.get(CONTENT_TYPE).unwrap_or_default();
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if kind.eq_ignore_ascii_case(b"application/json") {
         return Content::Json;
@@ -69,28 +68,28 @@ pub(crate) async fn refusal(
     inbox: &Inbox,
     call: u64,
     in_session: bool,
-    response: Response<ResponseBody>,
+    answer: Answer,
 ) -> Result<(), LinkFailure> {
-    let (head, body) = response.into_parts();
-    let header = |name| {
-        let value = head.headers.get(name)?;
-        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    let Answer { head, body } = answer;
+    let status = head.status();
+    let header = |name: HeaderName| {
+        let value = head.get(name)?;
+        Some(String::from_utf8_lossy(value).into_owned())
     };
     let show = |text: &str| {
         Escaped(&inbox.monitor.redactor.redact_beginning(text.trim(), REFUSAL_SHOWN)).to_string()
     };
     let challenge = header(WWW_AUTHENTICATE).map(|c| show(&c));
-    let body = read_body(body, REFUSAL_READ).await.unwrap_or_default();
-    if in_session && is_expired(head.status, &body) {
+    let body = body.read(REFUSAL_READ).await.unwrap_or_default();
+    if in_session && is_expired(status, &body) {
         return Err(LinkFailure::SessionExpired);
     }
-    let is_answer =
-        head.status.is_client_error() && !matches!(head.status.as_u16(), 401 | 403 | 407 | 408 | 429);
+    let is_answer = status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 408 | 429);
     if is_answer && inbox.take_error(call, body.clone()) {
         return Ok(());
     }
     Err(LinkFailure::Status {
-        status: head.status.as_u16(),
+        status: status.as_u16(),
         body: show(&String::from_utf8_lossy(&body)),
         challenge,
         retry_after: header(RETRY_AFTER).and_then(|text| seconds(&text)),

@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::BodyExt as _;
-
 use crate::net::ResponseBody;
 use crate::wire::{SseEvent, SseParser};
 
@@ -61,10 +58,10 @@ impl Events {
     }
 
     async fn fill(&mut self) -> Result<(), StreamEnd> {
-        let bytes: Bytes = match self.body.frame().await {
+        let bytes = match self.body.piece().await {
             None => return Err(StreamEnd::Over("the server closed the stream".into())),
             Some(Err(e)) => return Err(StreamEnd::Over(format!("the stream broke: {e}"))),
-            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Ok(bytes)) => bytes,
         };
         self.idle += bytes.len();
         self.parser.push(&bytes);

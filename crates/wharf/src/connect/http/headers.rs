@@ -8,6 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::{Remote, ServerConfig};
 use crate::error::{Error, Result};
+use crate::net::is_of_the_journey;
 use crate::text::Escaped;
 
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -20,9 +21,6 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// They describe how one message travels, which is not for a configuration to say.
-const OURS: [&str; 7] =
-    ["connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 const SENTINEL: (&str, &str) = ("=?base64?", "?=");
 
 /// What every POST to a server carries. This is where the secrets in `headers` are opened.
@@ -34,7 +32,7 @@ pub(crate) fn of_config(config: &ServerConfig, remote: &Remote) -> Result<Header
         };
         let key =
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse("is not the name of a header"))?;
-        if OURS.contains(&key.as_str()) {
+        if is_of_the_journey(&key) {
             return Err(refuse("is set by Wharf itself"));
         }
         let mut value = HeaderValue::from_str(value.expose())

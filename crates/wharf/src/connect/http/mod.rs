@@ -18,8 +18,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Response};
+use http::Method;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::task::AbortHandle;
 
 pub(super) use self::answer::Content;
@@ -29,7 +29,7 @@ pub(super) use self::target::{Target, Unsent};
 use super::inbox::{Closed, Inbox};
 use super::link::{LinkFailure, Outgoing, Sent};
 use crate::mcp::{Era, Revision, method};
-use crate::net::{NetError, ResponseBody, read_body};
+use crate::net::{Answer, Ask, NetError, Preset};
 
 /// A Streamable HTTP endpoint.
 pub(crate) struct HttpLink(Arc<Core>);
@@ -52,8 +52,10 @@ struct Manner {
     era: Era,
     /// Of every POST.
     headers: HeaderMap,
-    /// Of a call of a tool: the same, and what such a call says besides.
-    call: HeaderMap,
+    /// The same, made ready.
+    post: Preset,
+    /// And with what the call of a tool says besides.
+    call: Preset,
     session: Option<HeaderValue>,
     /// How often the session was renewed.
     renewals: u64,
@@ -76,10 +78,8 @@ impl HttpLink {
     /// A link that speaks the modern era until a handshake is made. Nothing is sent yet.
     pub(crate) fn new(target: Target, mut headers: HeaderMap, inbox: Arc<Inbox>) -> Self {
         headers.insert(headers::VERSION, HeaderValue::from_static(Revision::NEWEST_MODERN.as_str()));
-        if let Some(host) = target.endpoint.host() {
-            headers.entry(HOST).or_insert_with(|| host.clone());
-        }
-        let manner = Manner { era: Era::Modern, headers, call: HeaderMap::new(), session: None, renewals: 0 };
+        let (post, call) = (Preset::default(), Preset::default());
+        let manner = Manner { era: Era::Modern, headers, post, call, session: None, renewals: 0 };
         Self(Arc::new(Core {
             target,
             inbox,
@@ -170,30 +170,26 @@ struct Call {
 impl Core {
     /// Sends a request and reads its answer.
     async fn ask(&self, call: &Call, manner: &Manner, own: &Own) -> Result<(), LinkFailure> {
-        let response = self.target.send(Method::POST, || own.beside(manner), call.body.clone()).await;
-        let response = response.map_err(answer::unreached)?;
-        let session = response.headers().get(headers::SESSION).cloned();
-        if !response.status().is_success() {
+        let preset = if own.is_call { &manner.call } else { &manner.post };
+        let ask = Ask { method: &Method::POST, preset, own: &own.headers, body: &call.body };
+        let answer = self.target.send(&ask).await.map_err(answer::unreached)?;
+        let session = answer.head.value(headers::SESSION);
+        if !answer.head.status().is_success() {
             if let (Era::Modern, Some(session)) = (manner.era, session) {
                 // Some servers open a session for a question they refuse. Nobody will use it.
                 tokio::spawn(self.target.clone().end_session(manner.headers.clone(), session));
             }
-            return answer::refusal(&self.inbox, call.id, manner.session.is_some(), response).await;
+            return answer::refusal(&self.inbox, call.id, manner.session.is_some(), answer).await;
         }
         if call.initialize {
             self.keep_session(session);
         }
-        self.receive(call.id, manner.era, response).await
+        self.receive(call.id, manner.era, answer).await
     }
 
-    async fn receive(
-        &self,
-        call: u64,
-        era: Era,
-        response: Response<ResponseBody>,
-    ) -> Result<(), LinkFailure> {
-        match answer::content(response.headers()) {
-            Content::Json => match read_body(response.into_body(), self.inbox.limits.body).await {
+    async fn receive(&self, call: u64, era: Era, answer: Answer) -> Result<(), LinkFailure> {
+        match answer::content(&answer.head) {
+            Content::Json => match answer.body.read(self.inbox.limits.body).await {
                 Ok(body) => {
                     let wrong = self.inbox.take_for(call, body);
                     if self.inbox.waits(call) {
@@ -205,7 +201,7 @@ impl Core {
                 Err(e) => return Err(LinkFailure::Lost(e.to_string())),
             },
             Content::Events => {
-                let events = Events::new(response.into_body(), self.inbox.limits.event);
+                let events = Events::new(answer.body, self.inbox.limits.event);
                 return self.follow(call, era, events).await;
             }
             Content::Other(what) => self.inbox.refuse(call, what),
@@ -269,22 +265,23 @@ impl Core {
 // === impl Manner ===
 
 impl Manner {
-    /// With what every call says made ready, so that a call says only what is its own.
+    /// With what every request says made ready, so that one says only what is its own.
     fn prepared(mut self) -> Arc<Self> {
-        self.call = self.headers.clone();
+        self.post = Preset::new(self.headers.clone());
+        let mut call = self.headers.clone();
         if self.era == Era::Modern {
-            self.call.insert(headers::METHOD, HeaderValue::from_static(method::TOOLS_CALL));
-            self.call.insert(headers::NAME, HeaderValue::from_static(""));
+            call.insert(headers::METHOD, HeaderValue::from_static(method::TOOLS_CALL));
         }
+        self.call = Preset::new(call);
         Arc::new(self)
     }
 }
 
 /// What one request says in headers of its own.
 struct Own {
-    /// What it asks, if that is not to call a tool, and what it is about. Only in the modern era.
-    modern: Option<(Option<HeaderValue>, Option<HeaderValue>)>,
-    mirrored: Vec<(HeaderName, HeaderValue)>,
+    /// Whether it calls a tool.
+    is_call: bool,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 // === impl Own ===
@@ -296,34 +293,18 @@ impl Own {
         name: Option<&str>,
         mirrored: &[(String, String)],
     ) -> Result<Self, LinkFailure> {
-        let modern = (era == Era::Modern).then(|| {
-            let other = (asked != method::TOOLS_CALL).then(|| headers::value(asked));
-            (other, name.map(headers::value))
-        });
-        let mirrored = mirrored.iter().map(|(name, value)| {
+        let is_call = asked == method::TOOLS_CALL;
+        let mut all = Vec::with_capacity(mirrored.len() + 2);
+        if era == Era::Modern {
+            all.extend((!is_call).then(|| (headers::METHOD, headers::value(asked))));
+            all.extend(name.map(|name| (headers::NAME, headers::value(name))));
+        }
+        for (name, value) in mirrored {
             let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
                 LinkFailure::NotSent(format!("`{}` is not the name of a header", name.escape_debug()))
             })?;
-            Ok((key, headers::value(value)))
-        });
-        Ok(Self { modern, mirrored: mirrored.collect::<Result<_, LinkFailure>>()? })
-    }
-
-    /// All headers of the request.
-    fn beside(&self, manner: &Manner) -> HeaderMap {
-        let mut all = manner.call.clone();
-        if let Some((method, name)) = &self.modern {
-            if let Some(method) = method {
-                all.insert(headers::METHOD, method.clone());
-            }
-            match name {
-                Some(name) => drop(all.insert(headers::NAME, name.clone())),
-                None => drop(all.remove(headers::NAME)),
-            }
+            all.push((key, headers::value(value)));
         }
-        for (name, value) in &self.mirrored {
-            all.insert(name.clone(), value.clone());
-        }
-        all
+        Ok(Self { is_call, headers: all })
     }
 }

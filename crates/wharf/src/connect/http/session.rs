@@ -18,7 +18,7 @@ use crate::connect::inbox::Closed;
 use crate::connect::link::LinkFailure;
 use crate::connect::listen::LONGEST_PAUSE;
 use crate::mcp::{Era, Revision, method};
-use crate::net::read_body;
+use crate::net::{Answer, Ask, Preset};
 use crate::text::Escaped;
 use crate::wire::{self, Json, Members, Message};
 
@@ -64,7 +64,7 @@ impl Core {
     pub(super) async fn end_handshake(self: &Arc<Self>, frame: Bytes) -> Result<(), LinkFailure> {
         self.greeting.lock().await.initialized = frame.clone();
         let manner = self.manner.load_full();
-        self.deliver(&manner, frame).await?;
+        self.deliver(&manner.post, frame).await?;
         // What the server says before its stream is open may be lost. But some begin it only with their first word.
         let opened = self.hear_news(manner);
         let _ = tokio::time::timeout(OPENING, opened).await;
@@ -72,12 +72,12 @@ impl Core {
     }
 
     /// Posts a message that has no answer.
-    async fn deliver(&self, manner: &Manner, frame: Bytes) -> Result<(), LinkFailure> {
-        let sent = self.target.send(Method::POST, || manner.headers.clone(), frame).await;
-        let response = sent.map_err(answer::unreached)?;
-        let status = response.status();
+    async fn deliver(&self, preset: &Preset, frame: Bytes) -> Result<(), LinkFailure> {
+        let ask = Ask { method: &Method::POST, preset, own: &[], body: &frame };
+        let answer = self.target.send(&ask).await.map_err(answer::unreached)?;
+        let status = answer.head.status();
         // Read, so that the connection can be used again.
-        let body = read_body(response.into_body(), 4096).await.unwrap_or_default();
+        let body = answer.body.read(4096).await.unwrap_or_default();
         if status.is_success() {
             return Ok(());
         }
@@ -103,7 +103,8 @@ impl Core {
         let renewed = async {
             let session = self.greet(&fresh, &greeting.initialize, greeting.revision).await?;
             fresh.set_session(session);
-            let told = self.deliver(&fresh, greeting.initialized.clone()).await;
+            let preset = Preset::new(fresh.headers.clone());
+            let told = self.deliver(&preset, greeting.initialized.clone()).await;
             told.map_err(|e| format!("{e:?}"))
         };
         let outcome = tokio::time::timeout(RENEWAL, renewed).await;
@@ -136,17 +137,18 @@ impl Core {
     ) -> Result<Option<HeaderValue>, String> {
         let mut headers = manner.headers.clone();
         headers.remove(headers::VERSION);
-        let sent = self.target.send(Method::POST, || headers.clone(), frame.clone()).await;
-        let response = sent.map_err(|e| e.to_string())?;
-        if !response.status().is_success() {
-            return Err(format!("HTTP status {}", response.status().as_u16()));
+        let preset = Preset::new(headers);
+        let ask = Ask { method: &Method::POST, preset: &preset, own: &[], body: frame };
+        let Answer { head, body } = self.target.send(&ask).await.map_err(|e| e.to_string())?;
+        if !head.status().is_success() {
+            return Err(format!("HTTP status {}", head.status().as_u16()));
         }
-        let session = response.headers().get(headers::SESSION).cloned();
+        let session = head.value(headers::SESSION);
         let limits = &self.inbox.limits;
-        let body = match answer::content(response.headers()) {
-            Content::Json => read_body(response.into_body(), limits.body).await.map_err(|e| e.to_string())?,
+        let body = match answer::content(&head) {
+            Content::Json => body.read(limits.body).await.map_err(|e| e.to_string())?,
             Content::Events => {
-                let mut events = Events::new(response.into_body(), limits.event);
+                let mut events = Events::new(body, limits.event);
                 let first = events.next(&mut Resume::default()).await;
                 first.map_err(|_| "the stream ended".to_owned())?.data
             }
@@ -196,14 +198,14 @@ impl Core {
             Some(Err(_)) => return Ok(None),
             None => {}
         }
-        let response = self.target.send(Method::GET, || headers.clone(), Bytes::new()).await;
-        let response = response.map_err(|e| e.to_string())?;
-        if response.status().is_server_error() {
-            return Err(format!("HTTP status {}", response.status().as_u16()));
+        let (preset, nothing) = (Preset::new(headers), Bytes::new());
+        let ask = Ask { method: &Method::GET, preset: &preset, own: &[], body: &nothing };
+        let Answer { head, body } = self.target.send(&ask).await.map_err(|e| e.to_string())?;
+        if head.status().is_server_error() {
+            return Err(format!("HTTP status {}", head.status().as_u16()));
         }
-        let is_stream = response.status() == StatusCode::OK
-            && matches!(answer::content(response.headers()), Content::Events);
-        Ok(is_stream.then(|| Events::new(response.into_body(), self.inbox.limits.event)))
+        let is_stream = head.status() == StatusCode::OK && matches!(answer::content(&head), Content::Events);
+        Ok(is_stream.then(|| Events::new(body, self.inbox.limits.event)))
     }
 
     /// Reads the server's own stream in a task, in place of the one of an earlier session. The receiver hears, by an
@@ -232,7 +234,7 @@ impl Manner {
 impl Office for Core {
     async fn post(&self, frame: Bytes) -> Result<(), String> {
         let manner = self.manner.load_full();
-        self.deliver(&manner, frame).await.map_err(|e| format!("{e:?}"))
+        self.deliver(&manner.post, frame).await.map_err(|e| format!("{e:?}"))
     }
 
     async fn leave(&self) {

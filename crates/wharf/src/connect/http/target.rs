@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use http::{Method, Response, StatusCode, Uri};
+use http::{Method, StatusCode, Uri};
 
 use super::{LAST_WORDS, headers};
 use crate::connect::auth::{Challenge, Pass, Shown};
 use crate::error::Error;
 use crate::names::ServerName;
-use crate::net::{Endpoint, NetError, ResponseBody};
+use crate::net::{Answer, Ask, Endpoint, NetError, Preset};
 
 /// Where requests go.
 #[derive(Clone)]
@@ -38,72 +38,52 @@ pub(crate) enum Unsent {
 // === impl Target ===
 
 impl Target {
-    /// Sends a request with the headers that are made for it, or made again.
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        headers: impl Fn() -> HeaderMap,
-        body: Bytes,
-    ) -> Result<Response<ResponseBody>, Unsent> {
+    /// Sends a request.
+    pub(crate) async fn send(&self, ask: &Ask<'_>) -> Result<Answer, Unsent> {
         match &self.pass {
-            None => {
-                self.endpoint.send_with(method, self.uri.as_ref(), headers, body).await.map_err(Unsent::Net)
-            }
-            Some(pass) => self.send_with(pass, method, headers, body).await,
+            None => self.endpoint.ask(self.uri.as_ref(), ask).await.map_err(Unsent::Net),
+            Some(pass) => self.send_with(pass, ask).await,
         }
     }
 
-    async fn send_with(
-        &self,
-        pass: &Arc<Pass>,
-        method: Method,
-        headers: impl Fn() -> HeaderMap,
-        body: Bytes,
-    ) -> Result<Response<ResponseBody>, Unsent> {
+    async fn send_with(&self, pass: &Arc<Pass>, ask: &Ask<'_>) -> Result<Answer, Unsent> {
         let barred = |error| Unsent::Barred(Box::new(error));
         let shown = pass.show().await.map_err(barred)?;
-        let mut response = self.show(&method, &headers, &body, shown.as_deref()).await?;
-        if response.status() == StatusCode::UNAUTHORIZED {
-            let challenge = Challenge::read(response.headers());
+        let mut answer = self.show(ask, shown.as_deref()).await?;
+        if answer.head.status() == StatusCode::UNAUTHORIZED {
+            let challenge = Challenge::read(&answer.head.to_map());
             let newer = Box::pin(pass.refused(shown.as_deref(), challenge)).await.map_err(barred)?;
             if let Some(newer) = newer {
-                response.into_body().skip();
-                response = self.show(&method, &headers, &body, Some(&newer)).await?;
+                answer.body.skip();
+                answer = self.show(ask, Some(&newer)).await?;
             }
         }
-        if response.status() == StatusCode::FORBIDDEN
-            && let Some(challenge) = Challenge::read(response.headers()).filter(Challenge::wants_more)
+        if answer.head.status() == StatusCode::FORBIDDEN
+            && let Some(challenge) = Challenge::read(&answer.head.to_map()).filter(Challenge::wants_more)
         {
             // It is only for the next login; this request fails either way.
             let _ = Box::pin(pass.wants_more(challenge)).await;
         }
-        Ok(response)
+        Ok(answer)
     }
 
-    async fn show(
-        &self,
-        method: &Method,
-        headers: &impl Fn() -> HeaderMap,
-        body: &Bytes,
-        shown: Option<&Shown>,
-    ) -> Result<Response<ResponseBody>, Unsent> {
-        let headers = || {
-            let mut headers = headers();
-            if let Some(shown) = shown {
-                headers.insert(AUTHORIZATION, shown.header.clone());
-            }
-            headers
-        };
-        let sent = self.endpoint.send_with(method.clone(), self.uri.as_ref(), headers, body.clone());
-        sent.await.map_err(Unsent::Net)
+    async fn show(&self, ask: &Ask<'_>, shown: Option<&Shown>) -> Result<Answer, Unsent> {
+        let (mut own, mut ask) = (Vec::new(), *ask);
+        if let Some(shown) = shown {
+            own.extend_from_slice(ask.own);
+            own.push((AUTHORIZATION, shown.header.clone()));
+            ask.own = &own;
+        }
+        self.endpoint.ask(self.uri.as_ref(), &ask).await.map_err(Unsent::Net)
     }
 
     /// Ends a session, if the server is willing; nobody waits for its consent.
     pub(super) async fn end_session(self, post: HeaderMap, session: HeaderValue) {
         let mut headers = headers::for_end(&post);
         headers.insert(headers::SESSION, session);
-        let sent = self.send(Method::DELETE, || headers.clone(), Bytes::new());
-        let _ = tokio::time::timeout(LAST_WORDS, sent).await;
+        let (preset, body) = (Preset::new(headers), Bytes::new());
+        let ask = Ask { method: &Method::DELETE, preset: &preset, own: &[], body: &body };
+        let _ = tokio::time::timeout(LAST_WORDS, self.send(&ask)).await;
     }
 }
 

@@ -8,6 +8,7 @@ use http::{Method, StatusCode, Uri};
 
 use super::HEAD;
 use super::lines::{First, Lines, Span, Unread};
+use crate::wire::http1::{has_word, length as number};
 
 /// A request up to its body. Fields are asked for by their names in small letters.
 #[derive(Debug)]
@@ -319,14 +320,4 @@ fn target_of(at: Span, within: &[u8]) -> Option<(Span, Option<Span>, Option<Stri
         Some(mark) => Some((path.to(mark), Some(path.from(mark + 1)), authority)),
         None => Some((path, None, authority)),
     }
-}
-
-/// Digits and nothing else.
-fn number(value: &[u8]) -> Option<u64> {
-    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    if digits { std::str::from_utf8(value).ok()?.parse().ok() } else { None }
-}
-
-fn has_word(list: &[u8], word: &str) -> bool {
-    list.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }

@@ -12,6 +12,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::HEAD;
 use super::head::{BadHead, Framing, Head};
+use crate::wire::http1::{BadChunks, Chunks, Next};
 
 /// The side of a connection that the caller writes to.
 #[derive(Debug)]
@@ -51,8 +52,6 @@ pub(in crate::gateway) enum BadBody {
 const ROOM: usize = 4 * 1024;
 /// A larger body has a buffer of its own, which goes with it.
 const LARGE: usize = 32 * 1024;
-/// The longest line between chunks.
-const LINE: usize = 1024;
 /// How long whoever must hear a refusal is listened to, and how much of what it sends meanwhile is thrown away.
 const LINGER: Duration = Duration::from_secs(1);
 const THROWN_AWAY: usize = 16 * 1024 * 1024;
@@ -200,62 +199,29 @@ impl<'a> Intake<'a> {
     }
 
     async fn chunks(&mut self, largest: usize) -> Result<Bytes, BadBody> {
-        let mut body = BytesMut::new();
+        let (mut chunks, mut body) = (Chunks::default(), BytesMut::new());
         loop {
-            let line = self.line().await?;
-            let size = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-            let digits = !size.is_empty() && size.len() <= 8 && size.iter().all(u8::is_ascii_hexdigit);
-            let size = std::str::from_utf8(size).ok().filter(|_| digits);
-            let size =
-                size.and_then(|size| usize::from_str_radix(size, 16).ok()).ok_or(BadBody::Malformed)?;
-            if size == 0 {
-                break;
+            match chunks.next(&mut self.arrived)? {
+                Next::Over => return Ok(body.freeze()),
+                // What is announced is refused before it is sent.
+                Next::Chunk(left) if left > largest - body.len() => return Err(BadBody::TooLarge),
+                Next::Chunk(_) if !self.arrived.is_empty() => {
+                    body.extend_from_slice(&chunks.take(&mut self.arrived));
+                }
+                Next::Chunk(_) | Next::Line => {
+                    self.arrived.reserve(ROOM);
+                    self.more().await.map_err(|_| BadBody::Gone)?;
+                }
             }
-            if size > largest - body.len() {
-                return Err(BadBody::TooLarge);
-            }
-            self.chunk(size, &mut body).await?;
-            if !self.line().await?.is_empty() {
-                return Err(BadBody::Malformed);
-            }
-        }
-        // What is said after the last chunk is not for us.
-        let mut said = 0;
-        while said < HEAD {
-            let line = self.line().await?;
-            if line.is_empty() {
-                return Ok(body.freeze());
-            }
-            said += line.len();
-        }
-        Err(BadBody::TooLarge)
-    }
-
-    async fn chunk(&mut self, size: usize, body: &mut BytesMut) -> Result<(), BadBody> {
-        let whole = body.len() + size;
-        loop {
-            let part = self.arrived.len().min(whole - body.len());
-            body.extend_from_slice(&self.arrived.split_to(part));
-            if body.len() == whole {
-                return Ok(());
-            }
-            self.arrived.reserve(ROOM);
-            self.more().await.map_err(|_| BadBody::Gone)?;
         }
     }
+}
 
-    /// A line between chunks, without its end.
-    async fn line(&mut self) -> Result<Bytes, BadBody> {
-        loop {
-            if let Some(end) = memchr::memchr(b'\n', &self.arrived) {
-                let line = self.arrived.split_to(end + 1).freeze();
-                return line.strip_suffix(b"\r\n").map(|text| line.slice_ref(text)).ok_or(BadBody::Malformed);
-            }
-            if self.arrived.len() > LINE {
-                return Err(BadBody::Malformed);
-            }
-            self.arrived.reserve(ROOM);
-            self.more().await.map_err(|_| BadBody::Gone)?;
+impl From<BadChunks> for BadBody {
+    fn from(bad: BadChunks) -> Self {
+        match bad {
+            BadChunks::Malformed => Self::Malformed,
+            BadChunks::TooMuch => Self::TooLarge,
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio::net::tcp::WriteHalf;
 use super::head::Head;
 use super::intake::Intake;
 use crate::gateway::body::{Flow, Reply, ReplyBody};
+use crate::wire::http1::{write_field, write_length};
 
 /// The side of a connection that the caller reads.
 #[derive(Debug)]
@@ -91,23 +92,19 @@ impl<'a> Outlet<'a> {
             }
         }
         if let Some(kind) = reply.kind {
-            field(out, "content-type", kind);
+            write_field(out, "content-type", kind.as_bytes());
         }
         for (name, value) in &reply.fields {
-            field(out, name, value);
+            write_field(out, name, value.as_bytes());
         }
         match &reply.body {
             _ if matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::SWITCHING_PROTOCOLS) => {}
-            ReplyBody::Whole(pieces) => {
-                out.extend_from_slice(b"content-length: ");
-                number(out, pieces.len());
-                out.extend_from_slice(b"\r\n");
-            }
-            ReplyBody::Flow(_) if chunked => field(out, "transfer-encoding", "chunked"),
+            ReplyBody::Whole(pieces) => write_length(out, pieces.len()),
+            ReplyBody::Flow(_) if chunked => write_field(out, "transfer-encoding", b"chunked"),
             ReplyBody::Flow(_) => {}
         }
         if last && reply.status != StatusCode::SWITCHING_PROTOCOLS {
-            field(out, "connection", "close");
+            write_field(out, "connection", b"close");
         }
         date(out);
         out.extend_from_slice(b"\r\n");
@@ -195,27 +192,6 @@ fn chunk(out: &mut Vec<u8>, part: &[u8], chunked: bool) {
     }
 }
 
-fn field(out: &mut Vec<u8>, name: &str, value: &str) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value.as_bytes());
-    out.extend_from_slice(b"\r\n");
-}
-
-fn number(out: &mut Vec<u8>, mut number: usize) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
 /// Written anew once a second at most.
 fn date(out: &mut Vec<u8>) {
     thread_local! {
@@ -227,6 +203,6 @@ fn date(out: &mut Vec<u8>) {
         if *at != second || text.is_empty() {
             (*at, *text) = (second, httpdate::fmt_http_date(now));
         }
-        field(out, "date", text);
+        write_field(out, "date", text.as_bytes());
     });
 }

@@ -4,16 +4,16 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{Request, Uri};
-use http_body_util::Full;
+use http::{Method, Uri};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Barrier, watch};
 
 use super::connector;
-use crate::net::pool::{Address, Limits, Pool};
-use crate::net::read_body;
+use crate::net::ask::{Address, Ask, Preset};
+use crate::net::pool::{Limits, Pool};
 use crate::policy::Policy;
 
 const AGE: Duration = Duration::from_secs(90);
@@ -68,9 +68,10 @@ impl Server {
     }
 
     async fn ask(&self, pool: &Arc<Pool>) {
-        let request = Request::new(Full::default());
-        let response = pool.send(&Address::new(self.uri.clone()), request).await.unwrap();
-        assert_eq!(read_body(response.into_body(), 100).await.unwrap(), "hello");
+        let (preset, nothing) = (Preset::default(), Bytes::new());
+        let ask = Ask { method: &Method::GET, preset: &preset, own: &[], body: &nothing };
+        let answer = pool.send(&Address::new(self.uri.clone()), &ask).await.unwrap();
+        assert_eq!(answer.body.read(100).await.unwrap(), "hello");
     }
 
     async fn until_open(&self, wanted: usize) {
