@@ -20,6 +20,9 @@ type Look = (String, fn(&Wharf, &Settings, &str) -> Row);
 const IDLE: usize = 1000;
 /// How long everything that is started may take to come to rest.
 const REST: Duration = Duration::from_secs(1);
+/// How long it takes until a gateway that nobody calls is at rest: it has given back what it does not need, and done what
+/// was left to do after the last call.
+const AT_REST: Duration = Duration::from_secs(60);
 
 /// Every look.
 pub(crate) fn all() -> Vec<Look> {
@@ -108,9 +111,12 @@ fn attached(wharf: &Wharf, name: &str) -> Row {
     let run = children(pid(&gateway)).len();
     assert!(run >= 10, "only {run} servers run");
     std::thread::sleep(REST);
+    let before = resident(pid(&gateway));
+    std::thread::sleep(AT_REST);
     let megabytes = |kilobytes: u64| kilobytes as f64 / 1024.0;
     let mut row = row(name, vec![megabytes(resident(pid(&gateway)))], "MB", Some(Bar::AtMost(15.0)));
-    row.note = format!("{:.1} MB of it are not the program's file", megabytes(written(pid(&gateway))));
+    let (before, written) = (megabytes(before), megabytes(written(pid(&gateway))));
+    row.note = format!("{before:.1} MB before it rested; {written:.1} MB are not the program's file");
     row
 }
 

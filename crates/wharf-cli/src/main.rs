@@ -18,6 +18,7 @@ mod output;
 mod reception;
 mod reload;
 mod repl;
+mod rest;
 mod standard;
 mod terminal;
 mod watched;

@@ -20,7 +20,7 @@ use crate::app::{App, Interrupts, OpenHost, Setup, interrupted};
 use crate::failure::{Failure, Result};
 use crate::output::Level;
 use crate::reception::Reception;
-use crate::{reload, standard};
+use crate::{reload, rest, standard};
 
 /// Serve every configured server as one MCP server
 ///
@@ -101,6 +101,7 @@ impl ServeArgs {
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open, has_keys) => served,
             () = reload::follow(app, &open, (&gateway, reception), setup) => Ok(()),
+            () = rest::whenever_quiet(&gateway) => Ok(()),
             () = tell_troubles(app, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };
         open.close().await;

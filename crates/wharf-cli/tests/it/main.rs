@@ -31,6 +31,7 @@ mod prompts;
 mod resources;
 mod repl;
 mod repl_terminal;
+mod rest;
 mod sandbox;
 mod screen;
 mod seeds;

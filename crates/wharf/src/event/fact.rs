@@ -143,6 +143,7 @@ impl Fact {
 
     /// The same, about a server.
     #[must_use]
+    #[inline]
     pub fn of(mut self, server: &ServerName) -> Self {
         self.server = Some(server.clone());
         self
@@ -150,6 +151,7 @@ impl Fact {
 
     /// The same, about a tool.
     #[must_use]
+    #[inline]
     pub fn tool(mut self, tool: &ToolName) -> Self {
         self.tool = Some(Named::Tool(tool.clone()));
         self
@@ -157,6 +159,7 @@ impl Fact {
 
     /// The same, for a caller and its session.
     #[must_use]
+    #[inline]
     pub fn by(mut self, caller: &CallerName, session: Option<u64>) -> Self {
         self.caller = Some(caller.clone());
         self.session = session;
@@ -165,6 +168,7 @@ impl Fact {
 
     /// The same, allowed.
     #[must_use]
+    #[inline]
     pub fn allowed(mut self) -> Self {
         self.verdict = Some(Verdict::Allow);
         self

@@ -122,21 +122,17 @@ impl Trail {
     /// Puts a call on record before it is made. An error: it must not be made.
     pub async fn begin(&self, fact: impl FnOnce() -> Fact) -> Result<Option<Entry>> {
         let Some(sender) = &self.0 else { return Ok(None) };
-        let mut fact = Some(Box::new(fact()));
+        let mut fact = Box::new(fact());
         loop {
-            // Made before the look, so that room that is made meanwhile is heard of.
+            match sender.begin(fact)? {
+                Ok(entry) => return Ok(Some(entry)),
+                Err(back) => fact = back,
+            }
             let room = sender.0.room.notified();
-            {
-                let mut queue = sender.0.lock();
-                queue.ready()?;
-                if queue.batch.news.len() < WAITING
-                    && let Some(fact) = fact.take()
-                {
-                    queue.numbers += 1;
-                    let number = queue.numbers;
-                    sender.0.push(queue, News::Begin(number, fact));
-                    return Ok(Some(Entry { trail: Arc::clone(sender), number, over: false }));
-                }
+            // Looked for again, as room may have been made before it was listened for.
+            match sender.begin(fact)? {
+                Ok(entry) => return Ok(Some(entry)),
+                Err(back) => fact = back,
             }
             if tokio::time::timeout(PATIENCE, room).await.is_err() {
                 let reason = format!("it takes longer than {} ms to be written", PATIENCE.as_millis());
@@ -179,6 +175,23 @@ impl Trail {
             sender.0.wake(queue);
         }
         told.await.unwrap_or_else(|_| Err(Error::Audit { reason: "nobody keeps it any more".into() }))
+    }
+}
+
+// === impl Sender ===
+
+impl Sender {
+    /// Puts a call on record, if there is room; otherwise it comes back.
+    fn begin(self: &Arc<Self>, fact: Box<Fact>) -> Result<std::result::Result<Entry, Box<Fact>>> {
+        let mut queue = self.0.lock();
+        queue.ready()?;
+        if queue.batch.news.len() >= WAITING {
+            return Ok(Err(fact));
+        }
+        queue.numbers += 1;
+        let number = queue.numbers;
+        self.0.push(queue, News::Begin(number, fact));
+        Ok(Ok(Entry { trail: Arc::clone(self), number, over: false }))
     }
 }
 

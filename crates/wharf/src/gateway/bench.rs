@@ -19,7 +19,14 @@ use crate::wire::{Pieces, RpcError};
 
 /// The benches that nobody works at.
 #[derive(Default)]
-pub(super) struct Benches(Mutex<Vec<Bench>>);
+pub(super) struct Benches(Mutex<Free>);
+
+#[derive(Default)]
+struct Free {
+    benches: Vec<Bench>,
+    /// How many requests were begun, and how many ended, together.
+    moves: u64,
+}
 
 /// A request to be answered.
 pub(super) struct Job {
@@ -62,25 +69,37 @@ const KEPT: usize = 256;
 impl Benches {
     /// Keeps none of them.
     pub(super) fn clear(&self) {
-        let all = std::mem::take(&mut *self.lock());
+        let all = std::mem::take(&mut self.lock().benches);
         drop(all);
+    }
+
+    /// A number that is another one when a request was begun or has ended since.
+    pub(super) fn moves(&self) -> u64 {
+        self.lock().moves
+    }
+
+    fn take(&self) -> Option<Bench> {
+        let mut free = self.lock();
+        free.moves += 1;
+        free.benches.pop()
     }
 
     fn put(&self, bench: Bench) {
         let mut free = self.lock();
-        if free.len() < KEPT {
-            free.push(bench);
+        free.moves += 1;
+        if free.benches.len() < KEPT {
+            free.benches.push(bench);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Bench>> {
+    fn lock(&self) -> MutexGuard<'_, Free> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Benches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Benches").field(&self.lock().len()).finish()
+        f.debug_tuple("Benches").field(&self.lock().benches.len()).finish()
     }
 }
 
@@ -89,8 +108,7 @@ impl fmt::Debug for Benches {
 impl Job {
     /// Puts it on a bench. Nothing is done before somebody waits for it.
     pub(super) fn start(self) -> UnderWay {
-        let free = self.desk.benches.lock().pop();
-        let bench = free.unwrap_or_else(|| Box::pin(work()));
+        let bench = self.desk.benches.take().unwrap_or_else(|| Box::pin(work()));
         UnderWay { job: Some(self), bench: Some(bench) }
     }
 

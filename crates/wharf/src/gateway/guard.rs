@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use http::StatusCode;
 
 use super::Settings;
-use super::h1::Head;
+use super::h1::{Head, Usual};
 
 /// Whether a request was meant for us. The error is what to answer. `known` is the last name that was found to be ours:
 /// nearly every request of a connection is sent to the same.
@@ -17,8 +17,8 @@ pub(super) fn check(
     settings: &Settings,
     known: &mut String,
 ) -> Result<(), (StatusCode, &'static str)> {
-    let is_known = !known.is_empty() && head.bytes_of("host") == Some(known.as_bytes());
-    if is_known && head.authority().is_none() && !head.has("origin") {
+    let is_known = !known.is_empty() && head.usual(Usual::Host) == Some(known.as_bytes());
+    if is_known && head.authority().is_none() && !head.has_usual(Usual::Origin) {
         return Ok(());
     }
     let host = head.one("host").ok_or((StatusCode::BAD_REQUEST, "one Host header is needed"))?;

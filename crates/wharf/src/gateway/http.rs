@@ -21,13 +21,14 @@ use super::body::{self, Reply};
 use super::clock::{Clock, Wait};
 use super::desk::Desk;
 use super::guard;
-use super::h1::{BadBody, Head, Intake, Outlet, Over};
+use super::h1::{BadBody, Head, Intake, Outlet, Over, Usual};
 use super::legacy::Sessions;
 use super::metrics;
 use super::modern::Asked;
 use super::resource::Resource;
 use super::sse::Streams;
 use super::stay::Guest;
+use super::visit::Habit;
 use super::websocket;
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
@@ -92,6 +93,7 @@ pub(super) struct Seat<'a> {
     listener: Listener<'a>,
     /// The name that we were called by last, which was one of ours.
     name: String,
+    habit: Habit,
 }
 
 /// One request after the other, until one side has enough.
@@ -177,7 +179,8 @@ impl Patience {
 impl<'a> Seat<'a> {
     fn new(desk: &'a Desk) -> Self {
         let clock = &desk.clock;
-        Self { clock, silence: clock.wait(SILENCE), listener: desk.ending.listener(), name: String::new() }
+        let (silence, listener) = (clock.wait(SILENCE), desk.ending.listener());
+        Self { clock, silence, listener, name: String::new(), habit: Habit::default() }
     }
 
     /// A request begins: the wait after which its answer does as a stream, and who hears when it must end.
@@ -317,7 +320,7 @@ impl Door {
         let (desk, modern) = (&self.gateway.desk, is_modern(head));
         match message {
             Message::Request { id, method, params } => {
-                let asked = Box::new(Asked::new(id, method, params));
+                let asked = Box::new(Asked::new(id, method, params, &mut seat.habit));
                 if modern || asked.is_modern() {
                     return asked.over_http(desk, caller, head, seat).await;
                 }
@@ -345,7 +348,7 @@ fn check_kind(head: &Head, path: &[u8]) -> Result<(), Box<Reply>> {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json");
     }
     // What is packed may be anything when it is unpacked: nobody here does.
-    if head.has("content-encoding") {
+    if head.has_usual(Usual::ContentEncoding) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as it is, without a content-encoding");
     }
     if path == b"/mcp" && !accepts_both(head) {
@@ -366,7 +369,7 @@ fn read(frame: Bytes, settings: &Settings) -> Result<Message, Box<Reply>> {
 
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.
 fn is_modern(head: &Head) -> bool {
-    if head.bytes_of(VERSION) == Some(Revision::NEWEST_MODERN.as_str().as_bytes()) {
+    if head.usual(Usual::Version) == Some(Revision::NEWEST_MODERN.as_str().as_bytes()) {
         return true;
     }
     match head.one(VERSION) {
@@ -376,7 +379,7 @@ fn is_modern(head: &Head) -> bool {
 }
 
 fn is_json(head: &Head) -> bool {
-    if head.bytes_of("content-type") == Some(b"application/json") {
+    if head.usual(Usual::ContentType) == Some(b"application/json") {
         return true;
     }
     let kind = head.one("content-type").unwrap_or_default();
@@ -386,7 +389,7 @@ fn is_json(head: &Head) -> bool {
 fn accepts_both(head: &Head) -> bool {
     // What nearly every caller sends.
     const USUAL: &[u8] = b"application/json, text/event-stream";
-    head.bytes_of("accept") == Some(USUAL)
+    head.usual(Usual::Accept) == Some(USUAL)
         || accepts(head, &["application/json", "application/*"]) && accepts_events(head)
 }
 

@@ -18,7 +18,7 @@ use super::bench::{Edge, Job};
 use super::body::{self, Reply};
 use super::calls::Calls;
 use super::desk::{Desk, invalid};
-use super::h1::Head;
+use super::h1::{Head, Usual};
 use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
@@ -161,7 +161,7 @@ impl Sessions {
 
     /// The session of a request. Another caller's is not found, and neither is one that never was.
     fn find(&self, head: &Head, caller: &CallerName) -> Result<Arc<Talk>, Box<Reply>> {
-        let Some(name) = head.one(SESSION) else {
+        let Some(name) = head.usual_text(Usual::Session) else {
             let why = "the header `Mcp-Session-Id` is missing: send `initialize` first";
             return Err(Box::new(body::refuse(
                 StatusCode::BAD_REQUEST,

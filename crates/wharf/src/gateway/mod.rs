@@ -175,6 +175,18 @@ impl Gateway {
         served
     }
 
+    /// Waits until for so long nothing was asked and nothing answered, and no call is under way. Whoever only listens for
+    /// news does not count. The answer is a number that is another one when something was asked in between.
+    pub async fn quiet_for(&self, time: Duration) -> u64 {
+        loop {
+            let before = self.desk.benches.moves();
+            self.desk.clock.wait(time).await;
+            if self.desk.benches.moves() == before && self.desk.gate.is_idle() {
+                return before;
+            }
+        }
+    }
+
     /// Spans that wait are sent before the end.
     async fn flush(&self) {
         if let Some(tracer) = &self.desk.tracer {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::bench::{Edge, Job};
 use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
-use super::h1::Head;
+use super::h1::{Head, Usual};
 use super::http::{Seat, VERSION};
 use super::limits;
 use super::line::Line;
@@ -18,7 +18,7 @@ use super::parked::{Inquirer, Running, Step};
 use super::seal::{Binding, State};
 use super::stay::Guest;
 use super::trace::Carried;
-use super::visit::{self, Aside, Said, Visit};
+use super::visit::{self, Aside, Habit, Said, Visit};
 use crate::host::Session;
 use crate::mcp::{Era, LogLevel, Revision, code, meta, method};
 use crate::names::CallerName;
@@ -45,8 +45,8 @@ const LIST_TTL_MS: u64 = 5_000;
 const LONGEST_TTL_MS: u64 = 60 * 60 * 1000;
 
 impl Asked {
-    pub(super) fn new(id: Json, method: String, params: Option<Json>) -> Self {
-        let aside = Aside::of(params.as_ref());
+    pub(super) fn new(id: Json, method: String, params: Option<Json>, habit: &mut Habit) -> Self {
+        let aside = Aside::of(params.as_ref(), habit);
         Self { id, method, params, aside, carried: None }
     }
 
@@ -309,12 +309,12 @@ impl Asked {
     /// Whoever stands in between routes by the headers: they must not lie.
     fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
         if let Some(version) = self.written(&self.aside.version)
-            && !head.bytes_of(VERSION).is_some_and(|told| says(version, told))
+            && !head.usual(Usual::Version).is_some_and(|told| says(version, told))
             && let Some(version) = text_of(version)
         {
             same(head, VERSION, &version, |v| Some(v.into()))?;
         }
-        if head.bytes_of(METHOD) != Some(self.method.as_bytes()) {
+        if head.usual(Usual::Method) != Some(self.method.as_bytes()) {
             same(head, METHOD, &self.method, |v| Some(v.into()))?;
         }
         let name = match self.method.as_str() {
@@ -327,7 +327,7 @@ impl Asked {
         };
         // What the body lacks is told by whoever reads it.
         let Some(name) = name else { return Ok(()) };
-        if head.bytes_of(NAME).is_some_and(|told| !is_coded(told) && says(name, told)) {
+        if head.usual(Usual::Name).is_some_and(|told| !is_coded(told) && says(name, told)) {
             return Ok(());
         }
         text_of(name).map_or(Ok(()), |name| same(head, NAME, &name, decoded))

@@ -14,6 +14,7 @@ use super::legacy::{self, Talk};
 use super::line::Line;
 use super::modern::Asked;
 use super::stay::Guest;
+use super::visit::Habit;
 use crate::error::{Error, Result};
 use crate::mcp::{code, method};
 use crate::wire::{Json, Message, RpcError, parse_message, response_error, response_result};
@@ -107,6 +108,7 @@ pub(super) struct Pipe {
     talk: Option<Arc<Talk>>,
     /// For requests that stand alone: only what is under way is kept of them.
     modern: Arc<Calls>,
+    habit: Habit,
     out: mpsc::Sender<Vec<u8>>,
 }
 
@@ -114,7 +116,8 @@ impl Pipe {
     /// A conversation, and what is to be written to the caller.
     pub(super) fn open(gateway: &Gateway, caller: Guest) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (out, messages) = mpsc::channel(WAITING);
-        (Self { gateway: gateway.clone(), caller, talk: None, modern: Arc::default(), out }, messages)
+        let (gateway, modern) = (gateway.clone(), Arc::default());
+        (Self { gateway, caller, talk: None, modern, habit: Habit::default(), out }, messages)
     }
 
     /// Takes one message.
@@ -124,7 +127,8 @@ impl Pipe {
         }
         match parse_message(frame, self.gateway.settings.limits.depth) {
             Ok(Message::Request { id, method, params }) => {
-                self.answer(Box::new(Asked::new(id, method, params))).await
+                let asked = Box::new(Asked::new(id, method, params, &mut self.habit));
+                self.answer(asked).await
             }
             Ok(Message::Notification { method, params }) => {
                 self.modern.hear(&method, params.as_ref());

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::h1::Head;
+use super::h1::{Head, Usual};
 use super::telemetry::{Finished, Made, Tracer};
 use crate::mcp::trace::{self, TraceParent, key};
 use crate::names::{ServerName, ToolName};
@@ -57,7 +57,7 @@ pub(super) const KEYS: [&str; 3] = [key::PARENT, key::STATE, key::BAGGAGE];
 impl Carried {
     /// Reads headers. What is not valid is as if it were not there.
     pub(super) fn of(head: &Head) -> Option<Box<Self>> {
-        let parent = TraceParent::parse(head.one(key::PARENT)?)?;
+        let parent = TraceParent::parse(head.usual_text(Usual::TraceParent)?)?;
         let other = |name, is_valid: fn(&str) -> bool| {
             head.one(name).filter(|text| is_valid(text)).map(str::to_owned)
         };

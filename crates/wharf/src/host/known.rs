@@ -4,6 +4,7 @@
 //! connected, as it was last seen where it is not. Only a server of which nothing is known is asked. A server that is
 //! down keeps its place and is reported.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,7 +137,7 @@ async fn known_tools(server: &Arc<Server>, peer: &Arc<HostPeer>) -> (Option<Seen
     }
     let look = {
         let (server, peer) = (Arc::clone(server), Arc::clone(peer));
-        async move { server.look(Some(&peer)).await }
+        Box::pin(async move { server.look(Some(&peer)).await })
     };
     match patiently((server, peer), ListKind::Tools, last.is_some(), look).await {
         Ok(seen) => (Some(seen), None),
@@ -164,7 +165,7 @@ async fn known_list<T: Listed>(
     }
     let look = {
         let (server, peer) = (Arc::clone(server), Arc::clone(peer));
-        async move { look::<T>(&server, &peer).await }
+        Box::pin(async move { look::<T>(&server, &peer).await })
     };
     match patiently((server, peer), T::KIND, last.is_some(), look).await {
         Ok(list) => (Some(list), None),
@@ -223,17 +224,17 @@ fn out_of_reach(server: &Server, known: bool) -> Option<Error> {
     if known { server.trouble() } else { server.recent_trouble() }
 }
 
-/// Where something older can be shown, nobody waits long for the new. What comes late is told.
+/// Where something older can be shown, nobody waits long for the new. What comes late is told. The look is large and comes
+/// in a place of its own, so that looks at many servers can be moved about.
 async fn patiently<T: Send + 'static>(
     (server, peer): (&Arc<Server>, &Arc<HostPeer>),
     kind: ListKind,
     known: bool,
-    look: impl Future<Output = Result<T>> + Send + 'static,
+    mut look: Pin<Box<impl Future<Output = Result<T>> + Send + 'static>>,
 ) -> Result<T> {
     if !known {
         return look.await;
     }
-    let mut look = Box::pin(look);
     if let Ok(ended) = tokio::time::timeout(PATIENCE, &mut look).await {
         return ended;
     }

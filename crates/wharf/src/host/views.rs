@@ -75,7 +75,7 @@ impl Scope {
         }
         if self.has_own_view(&server).is_none() && server.recent_trouble().is_none() {
             // What fails is remembered, and found by whoever looks for the lists.
-            let _ = server.connection().await;
+            let _ = Box::pin(server.connection()).await;
         }
         self.seen(&server)
     }

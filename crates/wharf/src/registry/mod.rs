@@ -9,7 +9,7 @@ mod snapshot;
 pub use names::{NAME_MAX, NAME_MAX_WIDE, NameRules, Naming, RESERVED_PREFIX};
 pub use snapshot::{Route, Skipped, Snapshot, Source};
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -75,6 +75,8 @@ pub struct Registry {
     /// In the order of the configuration. `None` is a server that offers nothing now but keeps its place.
     offers: Mutex<IndexMap<Key, Option<Offer>>>,
     view: ArcSwap<View>,
+    /// How many views there were.
+    views: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -85,7 +87,8 @@ type Key = (Source, ServerName);
 #[derive(Debug, Default)]
 struct View {
     snapshot: Arc<Snapshot>,
-    below: Option<Arc<Snapshot>>,
+    /// What was below when it was made: the how-manieth there.
+    below: Option<u64>,
 }
 
 // === impl Registry ===
@@ -103,6 +106,7 @@ impl Registry {
             below,
             offers: Mutex::new(offers),
             view: ArcSwap::default(),
+            views: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
     }
@@ -117,6 +121,7 @@ impl Registry {
             below,
             offers: Mutex::default(),
             view: ArcSwap::default(),
+            views: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
     }
@@ -234,15 +239,15 @@ impl Registry {
         }
         let view = self.view.load();
         let Some((_, below)) = &self.below else { return Arc::clone(&view.snapshot) };
-        if view.below.as_ref().is_some_and(|known| below.shows(known)) {
+        if view.below.is_some_and(|known| below.shows(known)) {
             return Arc::clone(&view.snapshot);
         }
         self.rebuild(&self.lock())
     }
 
     /// Whether this is what it shows now. Only for one with nothing below.
-    fn shows(&self, known: &Arc<Snapshot>) -> bool {
-        !self.closed.load(Ordering::Acquire) && Arc::ptr_eq(&self.view.load().snapshot, known)
+    fn shows(&self, known: u64) -> bool {
+        !self.closed.load(Ordering::Acquire) && self.views.load(Ordering::Acquire) == known
     }
 
     /// Own shares first, then the shared ones. The lock of the scope is taken before the shared one's, never after it.
@@ -254,8 +259,9 @@ impl Registry {
             }
             // With nothing of its own it sees what everybody sees: the very same snapshot.
             Some((_, shared)) if self.sees_all() && offers.values().flatten().next().is_none() => {
-                let snapshot = shared.snapshot();
-                View { snapshot: Arc::clone(&snapshot), below: Some(snapshot) }
+                // Counted first: if there is another one meanwhile, this is made again.
+                let below = Some(shared.views.load(Ordering::Acquire));
+                View { snapshot: shared.snapshot(), below }
             }
             Some((owner, shared)) => {
                 let below = shared.lock();
@@ -273,11 +279,12 @@ impl Registry {
                 let all = own.map(owned).chain(seen).chain(further.map(owned));
                 let seen = all.filter(|(_, offer)| self.sees.lets(offer));
                 let snapshot = Arc::new(Snapshot::build(seen, &self.names, self.given.load().as_deref()));
-                View { snapshot, below: Some(Arc::clone(&shared.view.load().snapshot)) }
+                View { snapshot, below: Some(shared.views.load(Ordering::Acquire)) }
             }
         };
         let snapshot = Arc::clone(&view.snapshot);
         self.view.store(Arc::new(view));
+        self.views.fetch_add(1, Ordering::AcqRel);
         snapshot
     }
 

@@ -32,6 +32,7 @@ pub(super) type Member = (Range<usize>, Range<usize>);
 pub(crate) type Place = Range<usize>;
 
 /// What was looked for in an object: where it lies, and whether there is anything else.
+#[derive(Clone, Debug)]
 pub(crate) struct Sorted<const N: usize> {
     pub(crate) found: [Option<Place>; N],
     pub(crate) others: bool,
@@ -255,15 +256,13 @@ impl Json {
         sorted
     }
 
-    /// The same of an object that is a part of this value.
+    /// The same of an object that is a part of this value, as if it stood alone.
     pub(crate) fn sort_out_at<const N: usize>(&self, place: &Place, keys: [&str; N]) -> Sorted<N> {
         let mut sorted = Sorted { found: [const { None }; N], others: false };
         let part = &self.text[place.clone()];
         // Checked with the whole of it. What is no object has no members.
-        let _ = Scanner::of_checked(part, 127).members(|key, value| {
-            let value = place.start + value.start..place.start + value.end;
-            sorted.add(which_key(&keys, &part[key]), value)
-        });
+        let _ = Scanner::of_checked(part, 127)
+            .members(|key, value| sorted.add(which_key(&keys, &part[key]), value));
         sorted
     }
 
@@ -313,6 +312,12 @@ impl Json {
 // === impl Sorted ===
 
 impl<const N: usize> Sorted<N> {
+    /// The same of an object that begins there.
+    pub(crate) fn beginning_at(&self, start: usize) -> Self {
+        let moved = |place: &Place| start + place.start..start + place.end;
+        Self { found: self.found.each_ref().map(|place| place.as_ref().map(moved)), others: self.others }
+    }
+
     fn add(&mut self, which: Option<usize>, value: Place) -> Result<(), Bad> {
         match which {
             Some(i) if self.found[i].is_none() => self.found[i] = Some(value),

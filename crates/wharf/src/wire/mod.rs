@@ -23,7 +23,7 @@ mod write;
 pub use canonical::fingerprint;
 pub use envelope::{Malformed, Message, ReplyId, RpcError, is_batch, parse_frame, parse_message};
 pub use json::{Json, JsonError};
-pub(crate) use json::{Place, text_of};
+pub(crate) use json::{Place, Sorted, text_of};
 pub use limits::Limits;
 pub use lines::{Line, Lines};
 pub use pending::{Pending, Ticket};

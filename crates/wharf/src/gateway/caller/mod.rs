@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::h1::Head;
+use super::h1::{Head, Usual};
 use super::stay::{Guest, Stay};
 use crate::config::StoredKey;
 use crate::error::Result as Checked;
@@ -205,7 +205,7 @@ fn end_others(before: &[Key], next: &[Key]) -> bool {
 
 /// What a caller says it may call with: one header, one token.
 pub(super) fn token(head: &Head) -> Result<&str, Refused> {
-    if !head.has("authorization") {
+    if !head.has_usual(Usual::Authorization) {
         return Err(Refused::Unnamed);
     }
     let token = head.one("authorization").and_then(bearer);

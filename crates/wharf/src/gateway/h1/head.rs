@@ -51,6 +51,22 @@ pub(in crate::gateway) enum BadHead {
 /// How many fields a head may have.
 const MOST: usize = 100;
 /// Fields that are looked for in nearly every request: they are found while it is read.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway) enum Usual {
+    Host,
+    Accept,
+    Origin,
+    Name,
+    Method,
+    TraceParent,
+    ContentType,
+    Authorization,
+    Session,
+    ContentEncoding,
+    Version,
+}
+
+/// What they are called, in the same order.
 const USUAL: [&str; 11] = [
     "host",
     "accept",
@@ -119,22 +135,26 @@ impl Head {
             knows_chunks: is_new,
         };
         let (mut framing, mut left) = (None, MOST);
-        while let Some((name, value)) = lines.field()? {
+        while let Some((usual, name, value)) = lines.field(which)? {
             left = left.checked_sub(1).ok_or(Unread::TooMany)?;
-            head.add((name, value), within, &mut framing).ok_or(Unread::Malformed)?;
+            match usual.and_then(|which| head.usual.get_mut(which)) {
+                Some(place @ None) => *place = Some(value),
+                _ => head.add((usual, name, value), within, &mut framing).ok_or(Unread::Malformed)?,
+            }
         }
         head.framing = framing.unwrap_or(Framing::Length(0));
         Ok(head)
     }
 
-    /// One more field. `None` if it says what was said already, in another way.
-    fn add(&mut self, (own, at): (Span, Span), within: &[u8], framing: &mut Option<Framing>) -> Option<()> {
+    /// One more field, which is not usual or stands there already. `None` if it says in another way what was said.
+    fn add(
+        &mut self,
+        (usual, own, at): (Option<usize>, Span, Span),
+        within: &[u8],
+        framing: &mut Option<Framing>,
+    ) -> Option<()> {
         let (name, value) = (own.within(within), at.within(within));
-        if let Some(which) = which(name) {
-            if self.usual[which].is_none() {
-                self.usual[which] = Some(at);
-                return Some(());
-            }
+        if let Some(which) = usual {
             self.repeated |= 1 << which;
         }
         let (is_new, is) = (self.knows_chunks, |known: &str| name.eq_ignore_ascii_case(known.as_bytes()));
@@ -185,9 +205,7 @@ impl Head {
     /// A field's value, if it stands there once and is text.
     pub(in crate::gateway) fn one(&self, name: &str) -> Option<&str> {
         if let Some(which) = which(name.as_bytes()) {
-            return self.usual[which]
-                .filter(|_| self.repeated & (1 << which) == 0)
-                .and_then(|it| self.text(it));
+            return self.once(which).and_then(|value| self.text(value));
         }
         let mut values = self.others(name);
         let value = values.next()?;
@@ -195,9 +213,18 @@ impl Head {
     }
 
     /// The bytes of a usual field that stands there once, for whoever only compares them.
-    pub(in crate::gateway) fn bytes_of(&self, name: &str) -> Option<&[u8]> {
-        let which = which(name.as_bytes())?;
-        self.usual[which].filter(|_| self.repeated & (1 << which) == 0).map(|value| self.slice(value))
+    pub(in crate::gateway) fn usual(&self, field: Usual) -> Option<&[u8]> {
+        self.once(field as usize).map(|value| self.slice(value))
+    }
+
+    /// The same as [`Head::one`].
+    pub(in crate::gateway) fn usual_text(&self, field: Usual) -> Option<&str> {
+        self.once(field as usize).and_then(|value| self.text(value))
+    }
+
+    /// Whether a usual field is there, whatever it says.
+    pub(in crate::gateway) fn has_usual(&self, field: Usual) -> bool {
+        self.usual[field as usize].is_some()
     }
 
     /// Whether a field is there, whatever it says.
@@ -223,6 +250,10 @@ impl Head {
             Some((std::str::from_utf8(rest).ok()?, self.text(*value)))
         };
         self.others.iter().filter_map(marked)
+    }
+
+    fn once(&self, which: usize) -> Option<Span> {
+        self.usual[which].filter(|_| self.repeated & (1 << which) == 0)
     }
 
     fn others(&self, name: &str) -> impl Iterator<Item = Span> {

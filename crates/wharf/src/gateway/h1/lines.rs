@@ -71,10 +71,20 @@ impl<'a> Lines<'a> {
         Ok(First { method: Span::of(method)?, target: Span::of(target)?, is_new })
     }
 
-    /// The next field: its name, and its value without the blanks around it. `None`: that was the last one.
-    pub(super) fn field(&mut self) -> Result<Option<(Span, Span)>, Unread> {
+    /// The next field: which one of the known it is, its name, and its value without the blanks around it. `None`: that
+    /// was the last one.
+    pub(super) fn field(
+        &mut self,
+        known: impl Fn(&[u8]) -> Option<usize>,
+    ) -> Result<Option<(Option<usize>, Span, Span)>, Unread> {
         let start = self.at;
-        let colon = token_end(self.text, start);
+        // What is known is a name; any other is looked at byte by byte.
+        let near = self.colon(start);
+        let found = near.and_then(|colon| Some((colon, Some(known(&self.text[start..colon])?))));
+        let (colon, which) = found.unwrap_or_else(|| {
+            let colon = token_end(self.text, start);
+            (colon, known(&self.text[start..colon]))
+        });
         if colon == start {
             // A line that begins with something else than a name is the empty one at the end, or none.
             self.at = self.line_end(start)?.ok_or(Unread::Malformed)?;
@@ -94,7 +104,18 @@ impl<'a> Lines<'a> {
         while from < to && is_blank(to - 1) {
             to -= 1;
         }
-        Ok(Some((Span::of((start, colon))?, Span::of((from, to))?)))
+        Ok(Some((which, Span::of((start, colon))?, Span::of((from, to))?)))
+    }
+
+    /// Where the next colon is, if it is near.
+    fn colon(&self, start: usize) -> Option<usize> {
+        let find = |from: usize| {
+            let block = self.text.get(from..)?.first_chunk::<BLOCK>()?;
+            let colons = i8x16::new(block.map(u8::cast_signed)).simd_eq(i8x16::splat(b':'.cast_signed()));
+            let at = colons.to_bitmask().trailing_zeros() as usize;
+            (at < BLOCK).then_some(from + at)
+        };
+        find(start).or_else(|| find(start + BLOCK))
     }
 
     /// Where the head ends, when its fields are read.

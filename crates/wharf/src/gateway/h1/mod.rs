@@ -10,7 +10,7 @@ mod outlet;
 #[cfg(test)]
 mod tests;
 
-pub(super) use head::Head;
+pub(super) use head::{Head, Usual};
 pub(super) use intake::{BadBody, Intake, Over};
 pub(super) use outlet::Outlet;
 

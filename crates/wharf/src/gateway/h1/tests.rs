@@ -120,7 +120,8 @@ fn by_us(text: &[u8]) -> Result<Taken, Unread> {
     let mut lines = Lines::new(text);
     let First { method, target, is_new } = lines.first()?;
     let mut fields = Vec::new();
-    while let Some((name, value)) = lines.field()? {
+    let known = |name: &[u8]| (name == b"host" || name == b"x-y").then_some(0);
+    while let Some((_, name, value)) = lines.field(known)? {
         fields.push((name.within(text).to_vec(), value.within(text).to_vec()));
     }
     Ok((method.within(text).to_vec(), target.within(text).to_vec(), is_new, fields, lines.end()))

@@ -29,6 +29,13 @@ pub(in crate::gateway) struct Load {
 const CALLERS: usize = 100;
 
 impl Gate {
+    /// Whether no call is under way and none waits.
+    pub(in crate::gateway) fn is_idle(&self) -> bool {
+        let state = self.0.lock();
+        let mut all = state.servers.values().chain([&state.nowhere]);
+        state.waiting == 0 && all.all(|at| at.under_way == 0)
+    }
+
     /// Looks at the queue.
     pub(in crate::gateway) fn gauge(&self) -> Gauge {
         let state = self.0.lock();

@@ -16,6 +16,7 @@ mod metrics;
 mod offers;
 mod pipe;
 mod questions;
+mod quiet;
 mod rules;
 mod sharing;
 mod streams;
