@@ -32,13 +32,13 @@ const SPECIAL: [&str; 6] = ["lo", "ht", "io", "pf", "mm", "de"];
 
 /// Gives back what is not needed whenever nothing was asked for a while. Never ends.
 pub(crate) async fn whenever_quiet(gateway: &Gateway) {
-    let (mut asked, mut looks) = (None, 0);
+    let (mut asked, mut looks, mut seen) = (None, 0, Vec::new());
     loop {
         let now = Some(gateway.quiet_for(QUIET).await);
         looks = if asked == now { looks + 1 } else { 0 };
         asked = now;
         if is_due(looks) {
-            give_back();
+            give_back(&mut seen);
         }
     }
 }
@@ -49,10 +49,18 @@ fn is_due(looks: u64) -> bool {
     looks.is_multiple_of(AT_LENGTH) || looks.is_power_of_two()
 }
 
-/// Lets the system take the unchanged pages of the program and of its libraries.
-fn give_back() {
+/// Lets the system take the unchanged pages of the program and of its libraries, as far as they were `seen` at the last
+/// look: a library that is just being loaded looks like one that is there, for a moment.
+fn give_back(seen: &mut Vec<Mapping>) {
     let Ok(told) = std::fs::read_to_string("/proc/self/smaps") else { return };
-    givable(&read(&told)).for_each(forget);
+    let all = read(&told);
+    settled(&all, seen).for_each(forget);
+    *seen = all;
+}
+
+/// What can be given back, and was there before as it is now.
+fn settled<'a>(all: &'a [Mapping], seen: &[Mapping]) -> impl Iterator<Item = &'a Mapping> {
+    givable(all).filter(|mapping| seen.contains(mapping))
 }
 
 /// Takes apart what the system says of each mapping: a line about it, then a line for each figure.
@@ -111,7 +119,7 @@ impl Mapping {
 fn forget(mapping: &Mapping) {
     let from = std::ptr::with_exposed_provenance_mut(mapping.start);
     // SAFETY: the range is a part of this program or of one of its libraries, and nothing here ever closes one: it is
-    // mapped until the process ends. It cannot be written to, and nothing in it ever was: neither in memory nor in swap
+    // mapped until the process ends. It was the same at the last look, seconds ago, so no loader is at work on it. It cannot be written to, and nothing in it ever was: neither in memory nor in swap
     // is there a page that the file does not have. So whoever reads it next reads the same bytes, from the file. A failure
     // changes nothing.
     let _ =

@@ -102,6 +102,9 @@ impl SseLink {
         let answer = sent.map_err(answer::unreached)?;
         if !answer.head.status().is_success() {
             answer::refusal(inbox, out.id, false, answer).await?;
+        } else {
+            // Read to its end, so that the connection can be used again.
+            answer.body.skip();
         }
         Ok(Sent(0))
     }

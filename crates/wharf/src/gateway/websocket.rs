@@ -31,6 +31,13 @@ pub(super) fn is_asked(head: &Head) -> bool {
 
 /// Agrees to it, if it is asked for properly.
 pub(super) fn agree(head: &Head, caller: Guest) -> Reply {
+    if !head.can_switch() {
+        // What is sent behind it would be frames to some, and not to others.
+        return body::plain(
+            StatusCode::BAD_REQUEST,
+            "a request that becomes a WebSocket is HTTP/1.1 without a body",
+        );
+    }
     if head.one("sec-websocket-version") != Some("13") {
         return body::plain(StatusCode::UPGRADE_REQUIRED, "WebSockets of version 13 are spoken here")
             .with("sec-websocket-version", "13");

@@ -79,6 +79,9 @@ impl Head {
             Err(httparse::Error::Version | httparse::Error::Status) => return Err("it is no HTTP"),
             Err(_) => return Err("its head is malformed"),
         };
+        if has_half_ends(&within[..length]) {
+            return Err("a line of its head ends in half");
+        }
         let mut taken = Self::of(&read, within, bodyless)?;
         let whole = arrived.split_to(length).freeze();
         if let Fields::Text { text, .. } = &mut taken.head.fields {
@@ -122,7 +125,9 @@ impl Head {
             None if chunked => Framing::Chunked,
             None => Framing::Open,
         };
-        keeps &= framing != Framing::Open;
+        // What has no body and says that it has one may send it all the same.
+        let announced = chunked || told.is_some_and(|length| length > 0);
+        keeps &= framing != Framing::Open && !(announced && has_no_body(status));
         let fields = Fields::Text { text: Bytes::new(), places };
         Ok(Taken { head: Self { status, fields }, framing, keeps })
     }
@@ -166,6 +171,11 @@ impl Head {
             }
         }
     }
+}
+
+/// Whether a line ends without a carriage return: to others that may be a part of the line.
+fn has_half_ends(head: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', head).any(|end| end == 0 || head[end - 1] != b'\r')
 }
 
 fn has_no_body(status: StatusCode) -> bool {

@@ -87,8 +87,8 @@ impl Chunks {
             let (state, beside) = match self.state {
                 State::Size => size(line)?,
                 State::Behind if line.is_empty() => (State::Size, 0),
-                State::Trailer if !line.is_empty() => (State::Trailer, line.len()),
-                State::Trailer => (State::Over, 0),
+                State::Trailer if is_field(line) => (State::Trailer, line.len()),
+                State::Trailer if line.is_empty() => (State::Over, 0),
                 _ => return Err(BadChunks::Malformed),
             };
             if beside > BESIDE - self.beside {
@@ -139,6 +139,14 @@ fn size(line: &[u8]) -> Result<(State, usize), BadChunks> {
         Some(size) => Ok((State::Chunk(size), beside)),
         None => Err(BadChunks::Malformed),
     }
+}
+
+/// Whether a line is a name and a value, and not the beginning of something else.
+fn is_field(line: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic();
+    line.split(|byte| *byte == b':')
+        .next()
+        .is_some_and(|name| !name.is_empty() && name.len() < line.len() && name.iter().all(is_plain))
 }
 
 /// A length: digits and nothing else.

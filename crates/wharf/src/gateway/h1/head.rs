@@ -3,6 +3,8 @@
 //! In: what has arrived. Out: a head, once it is whole. What can be read in two ways is refused, so that nobody on the
 //! way sees another request than we do.
 
+use std::fmt;
+
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
 
@@ -11,7 +13,6 @@ use super::lines::{First, Lines, Span, Unread};
 use crate::wire::http1::{has_word, length as number};
 
 /// A request up to its body. Fields are asked for by their names in small letters.
-#[derive(Debug)]
 pub(in crate::gateway) struct Head {
     /// As it came.
     text: Bytes,
@@ -192,6 +193,11 @@ impl Head {
         self.query.and_then(|query| self.text(query))
     }
 
+    /// Whether nothing comes behind it, to a caller who could be told of another protocol.
+    pub(in crate::gateway) fn can_switch(&self) -> bool {
+        self.knows_chunks && self.framing == Framing::Length(0)
+    }
+
     /// Whether another request may follow on its connection.
     pub(in crate::gateway) fn may_go_on(&self) -> bool {
         self.keeps_alive
@@ -271,6 +277,16 @@ impl Head {
     }
 }
 
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its fields are secrets.
+        f.debug_struct("Head")
+            .field("method", &self.method)
+            .field("path", &self.path())
+            .finish_non_exhaustive()
+    }
+}
+
 /// Which of the usual fields has this name. Those that most callers write as we do are told by their bytes alone.
 fn which(name: &[u8]) -> Option<usize> {
     let is = |which: usize| {
@@ -309,8 +325,9 @@ fn target_of(at: Span, within: &[u8]) -> Option<(Span, Option<Span>, Option<Stri
         authority = uri.authority().map(ToString::to_string);
         // Nothing here is about a host as a whole, nor about `*`.
         let after = target.windows(3).position(|part| part == b"://").map_or(0, |scheme| scheme + 3);
-        let slash = target[after..].iter().position(|byte| *byte == b'/');
-        path = at.from(slash.map_or(target.len(), |slash| after + slash));
+        // A host may be followed by a query at once: then what looks like a path is none.
+        let end = target[after..].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
+        path = at.from(end.map_or(target.len(), |end| after + end));
     }
     let is = |mark: u8| move |byte: &u8| *byte == mark;
     if let Some(fragment) = path.within(within).iter().position(is(b'#')) {

@@ -15,7 +15,6 @@ use super::head::{BadHead, Framing, Head};
 use crate::wire::http1::{BadChunks, Chunks, Next};
 
 /// The side of a connection that the caller writes to.
-#[derive(Debug)]
 pub(in crate::gateway) struct Intake<'a> {
     reads: ReadHalf<'a>,
     arrived: BytesMut,
@@ -106,10 +105,10 @@ impl<'a> Intake<'a> {
                 return Ok(self.arrived.split_to(length).freeze());
             }
         }
-        if std::mem::take(&mut self.waits) {
-            writes.write_all(CONTINUE).await.map_err(|_| BadBody::Gone)?;
-        }
         let arriving = async {
+            if std::mem::take(&mut self.waits) {
+                writes.write_all(CONTINUE).await.map_err(|_| BadBody::Gone)?;
+            }
             match self.owed {
                 Framing::Length(length) => self.announced(usize::try_from(length).unwrap_or(largest)).await,
                 Framing::Chunked => self.chunks(largest).await,

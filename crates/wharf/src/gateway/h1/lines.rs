@@ -36,6 +36,8 @@ pub(super) enum Unread {
 
 /// How many bytes are looked at together.
 const BLOCK: usize = 16;
+/// How many empty lines may stand before a head.
+const EMPTY: usize = 2;
 /// What may stand in a name.
 const TOKEN: [bool; 256] = tokens();
 
@@ -47,9 +49,10 @@ impl<'a> Lines<'a> {
         Self { text, at: 0 }
     }
 
-    /// The verb, the target and the version. Empty lines before it mean nothing.
+    /// The verb, the target and the version. A few empty lines before it mean nothing.
     pub(super) fn first(&mut self) -> Result<First, Unread> {
-        while let Some(next) = self.line_end(self.at)? {
+        for _ in 0..EMPTY {
+            let Some(next) = self.line_end(self.at)? else { break };
             self.at = next;
         }
         let start = self.at;
@@ -123,11 +126,10 @@ impl<'a> Lines<'a> {
         self.at
     }
 
-    /// Where the next line begins, if one ends here. Some write only half of its end.
+    /// Where the next line begins, if one ends here. Half of an end is none: to others it may be a part of the line.
     fn line_end(&self, at: usize) -> Result<Option<usize>, Unread> {
         match (self.text.get(at), self.text.get(at + 1)) {
             (Some(b'\r'), Some(b'\n')) => Ok(Some(at + 2)),
-            (Some(b'\n'), _) => Ok(Some(at + 1)),
             (Some(b'\r'), None) | (None, _) => Err(Unread::Partial),
             _ => Ok(None),
         }

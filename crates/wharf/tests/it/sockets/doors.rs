@@ -154,11 +154,26 @@ async fn l30_frames_of_callers_follow_the_rules() {
     socket.send(Message::binary(ask.clone())).await.unwrap();
     assert_eq!(closed_with(&mut socket).await, 1003, "binary frames are not text");
 
+    let head = |version: &str, fields: &str| {
+        format!(
+            "GET /mcp HTTP/{version}\r\nhost: localhost\r\nconnection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{fields}\r\n"
+        )
+    };
+    let address = &served.url[5..served.url.len() - 4];
+    // What follows would be a body to some, and frames to others.
+    for (version, fields) in
+        [("1.1", "content-length: 5\r\n"), ("1.1", "transfer-encoding: chunked\r\n"), ("1.0", "")]
+    {
+        let mut raw = TcpStream::connect(address).await.unwrap();
+        raw.write_all(head(version, fields).as_bytes()).await.unwrap();
+        let mut all = String::new();
+        soon("the end", raw.read_to_string(&mut all)).await.unwrap();
+        assert!(all.starts_with("HTTP/1.1 400 "), "{fields}: {all}");
+    }
     for (bytes, code) in [(&b"\x81\x02{}"[..], 1002_u16), (b"\x81\x82\0\0\0\0\xff\xfe", 1007)] {
-        let mut raw = TcpStream::connect(&served.url[5..served.url.len() - 4]).await.unwrap();
-        let head = "GET /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n\
-             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        raw.write_all(head.as_bytes()).await.unwrap();
+        let mut raw = TcpStream::connect(address).await.unwrap();
+        raw.write_all(head("1.1", "").as_bytes()).await.unwrap();
         raw.write_all(bytes).await.unwrap();
         let mut all = Vec::new();
         soon("the end", raw.read_to_end(&mut all)).await.unwrap();
