@@ -132,7 +132,7 @@ impl Host {
     /// Which server was waited for, when nobody knows whose a tool is.
     fn still_awaited(&self, patience: &Patience) -> Error {
         let servers = self.scope.all_servers();
-        match servers.iter().find(|server| server.state() == State::Connecting) {
+        match servers.iter().find(|server| server.config.enabled && server.state() != State::Connected) {
             Some(server) => patience.over(server),
             None => {
                 Error::Cancelled { reason: "its time was over before it was known whose tool it is".into() }
