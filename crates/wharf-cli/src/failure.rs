@@ -168,6 +168,7 @@ fn exit_of(error: &Error) -> Exit {
         | Error::NotConnected { .. }
         | Error::Protocol { .. }
         | Error::Unavailable { .. }
+        | Error::Busy { .. }
         | Error::UnknownOutcome { .. } => Exit::Unreachable,
         Error::Tool { .. }
         | Error::ToolFailed { .. }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use wharf::event::{Event, Reached, State};
+use wharf::event::{Circuit, Event, Reached, State};
 use wharf::names::ServerName;
 
 use crate::output::{Level, Ui};
@@ -85,6 +85,19 @@ fn line(event: Event, verbose: u8) -> Option<(Level, Value)> {
             let line = json!({ "event": "egress_refused", "server": server, "host": host, "port": port,
                 "reason": reason });
             (Level::Warn, line)
+        }
+        Event::Circuit { server, circuit, reason } => {
+            let level = if circuit == Circuit::Open { Level::Warn } else { Level::Info };
+            let (server, circuit) = (server.as_str(), circuit.as_str());
+            (level, json!({ "event": "circuit", "server": server, "circuit": circuit, "reason": reason }))
+        }
+        Event::Health { server, missed } => {
+            let level = if missed > 0 { Level::Warn } else { Level::Info };
+            (level, json!({ "event": "health", "server": server.as_str(), "missed": missed }))
+        }
+        Event::Retried { server, tool, reason } => {
+            let (server, tool) = (server.as_str(), tool.to_string());
+            (Level::Warn, json!({ "event": "retried", "server": server, "tool": tool, "reason": reason }))
         }
         Event::Log { server, level, data } if verbose > 0 => {
             let (server, said) = (server.as_str(), data.to_string());

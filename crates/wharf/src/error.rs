@@ -260,6 +260,16 @@ pub enum Error {
         /// When it is asked again.
         retry_after: Duration,
     },
+    /// The server was sent the call, and says that it has too much to do for it now (HTTP 429).
+    #[error("server `{server}` is too busy for it: {reason}")]
+    Busy {
+        /// The server.
+        server: ServerName,
+        /// What it said.
+        reason: String,
+        /// How long it wants to be left alone, if it says so.
+        retry_after: Option<Duration>,
+    },
     /// A model provider's answer is no answer.
     #[error("the answer, read as `{provider}`, cannot be used: {reason}")]
     Provider {
@@ -334,6 +344,7 @@ impl Error {
             Self::Protocol { .. } => "protocol",
             Self::UnknownOutcome { .. } => "unknown_outcome",
             Self::Unavailable { .. } => "unavailable",
+            Self::Busy { .. } => "busy",
             Self::Provider { .. } => "provider",
             Self::Cancelled { .. } => "cancelled",
             Self::Conflict { .. } => "conflict",
@@ -370,6 +381,7 @@ impl Error {
             | Self::Schema { .. }
             | Self::Protocol { .. }
             | Self::Unavailable { .. }
+            | Self::Busy { .. }
             | Self::UnknownOutcome { .. } => Side::Server,
             Self::Audit { .. } | Self::Internal(_) => Side::Us,
         }
@@ -377,6 +389,12 @@ impl Error {
 
     /// Whether the same call may be made again and has a chance. A call that may have run is not retryable.
     pub fn is_retryable(&self) -> bool {
+        self.is_unsent() || matches!(self, Self::Busy { .. })
+    }
+
+    /// Whether nothing of it was sent, and it may go another way at once. A server that refused what it was sent gives
+    /// its word that it was not run, and that is for the caller to weigh.
+    pub(crate) fn is_unsent(&self) -> bool {
         matches!(self, Self::Connection { retryable: true, .. } | Self::Unavailable { .. })
     }
 
@@ -421,6 +439,10 @@ impl Error {
                 "nothing was sent; `{server}` is tried again after {}: call again then, and see why it fails",
                 in_ms(*retry_after)
             )),
+            Self::Busy { server, retry_after, .. } => Some(match retry_after {
+                Some(wait) => format!("`{server}` refused to run it for now; call again after {}", in_ms(*wait)),
+                None => format!("`{server}` refused to run it for now; call again later"),
+            }),
             Self::Audit { .. } => Some(
                 "nothing was sent; make room for the log or mend it (`wharf audit verify` says where it is), then call again"
                     .into(),

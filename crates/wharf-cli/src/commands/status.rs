@@ -63,9 +63,11 @@ pub(crate) fn row(server: &Value) -> Vec<String> {
 }
 
 pub(crate) fn state(server: &Value) -> String {
-    match server["enabled"] == false {
-        true => "disabled".to_owned(),
-        false => text(&server["state"]),
+    match server["circuit"].as_str() {
+        _ if server["enabled"] == false => "disabled".to_owned(),
+        // Its connection may live; nobody is let through to it.
+        Some("open" | "half-open") => "left alone".to_owned(),
+        _ => text(&server["state"]),
     }
 }
 

@@ -9,6 +9,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use wharf::event::{BOUNDS, percentile};
 
 use super::status;
 use crate::app::{App, interrupted};
@@ -36,10 +37,27 @@ pub(crate) struct TopArgs {
     once: bool,
 }
 
-/// What was last seen: when, and each server's calls and errors.
+/// What was last seen: when, and each server's counters.
 struct Seen {
     at: Instant,
-    counts: HashMap<String, (u64, u64)>,
+    counts: HashMap<String, Counts>,
+}
+
+/// Calls, errors, and how many calls took how long, since the gateway started.
+#[derive(Default)]
+struct Counts {
+    calls: u64,
+    errors: u64,
+    durations: [u64; BOUNDS.len() + 1],
+}
+
+/// How a server's calls went since it was last looked at.
+#[derive(Default)]
+struct Pace {
+    calls: f64,
+    errors: f64,
+    /// How long half of them took, and all but one in a hundred, in microseconds.
+    within: [Value; 2],
 }
 
 /// A terminal that gives keys as they are pressed, on a screen of its own, until it is dropped.
@@ -68,9 +86,10 @@ impl TopArgs {
         let rates = seen.rates(&now);
         if app.ui.json {
             for server in now["servers"].as_array_mut().into_iter().flatten() {
-                let (calls, errors) = rates.get(&status::text(&server["name"])).copied().unwrap_or_default();
-                server["callsPerSecond"] = calls.into();
-                server["errorsPerSecond"] = errors.into();
+                let Some(pace) = rates.get(&status::text(&server["name"])) else { continue };
+                server["callsPerSecond"] = pace.calls.into();
+                server["errorsPerSecond"] = pace.errors.into();
+                [server["p50Us"], server["p99Us"]] = pace.within.clone();
             }
             return Ok(app.ui.document(&now)?);
         }
@@ -112,38 +131,61 @@ impl TopArgs {
 
 impl Seen {
     fn of(status: &Value) -> Self {
-        let count = |server: &Value, key: &str| server[key].as_u64().unwrap_or_default();
-        let counts = status::servers(status)
-            .map(|server| (status::text(&server["name"]), (count(server, "calls"), count(server, "errors"))));
+        let counts =
+            status::servers(status).map(|server| (status::text(&server["name"]), Counts::of(server)));
         Self { at: Instant::now(), counts: counts.collect() }
     }
 
-    /// Calls and errors in a second since then, by server.
-    fn rates(&self, now: &Value) -> HashMap<String, (f64, f64)> {
-        let now = Self::of(now);
+    /// How it went since then, by server.
+    fn rates(&self, now: &Value) -> HashMap<String, Pace> {
+        let (now, nothing) = (Self::of(now), Counts::default());
         let time = now.at.duration_since(self.at).as_secs_f64().max(0.001);
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;
-        let rates = now.counts.into_iter().map(|(name, (calls, errors))| {
-            // One that was restarted begins anew.
-            let (calls_before, errors_before) = self.counts.get(&name).copied().unwrap_or_default();
-            (name, (rate(calls, calls_before), rate(errors, errors_before)))
+        let rates = now.counts.into_iter().map(|(name, counts)| {
+            let pace = counts.since(self.counts.get(&name).unwrap_or(&nothing), time);
+            (name, pace)
         });
         rates.collect()
     }
 }
 
-fn row(server: &Value, rates: &HashMap<String, (f64, f64)>) -> Vec<String> {
+// === impl Counts ===
+
+impl Counts {
+    fn of(server: &Value) -> Self {
+        let count = |key: &str| server[key].as_u64().unwrap_or_default();
+        let duration = |n: usize| server["durations"][n].as_u64().unwrap_or_default();
+        Self { calls: count("calls"), errors: count("errors"), durations: std::array::from_fn(duration) }
+    }
+
+    /// One that was restarted begins anew.
+    fn since(&self, before: &Self, time: f64) -> Pace {
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;
+        let durations = std::array::from_fn(|n| self.durations[n].saturating_sub(before.durations[n]));
+        let within = |part| match percentile(&durations, part) {
+            Some(time) => u64::try_from(time.as_micros()).unwrap_or(u64::MAX).into(),
+            None => Value::Null,
+        };
+        Pace {
+            calls: rate(self.calls, before.calls),
+            errors: rate(self.errors, before.errors),
+            within: [within(50), within(99)],
+        }
+    }
+}
+
+fn row(server: &Value, rates: &HashMap<String, Pace>) -> Vec<String> {
     let name = status::text(&server["name"]);
+    let (pace, nothing) = (rates.get(&name), Pace::default());
+    let pace = pace.unwrap_or(&nothing);
     let number = |key: &str| server[key].as_u64().unwrap_or_default().to_string();
-    let (calls, errors) = rates.get(&name).copied().unwrap_or_default();
     let rate = |rate: f64| if rate >= 100.0 { format!("{rate:.0}") } else { format!("{rate:.1}") };
     vec![
         name,
         status::state(server),
-        rate(calls),
-        rate(errors),
-        status::time(&server["p50Us"]),
-        status::time(&server["p99Us"]),
+        rate(pace.calls),
+        rate(pace.errors),
+        status::time(&pace.within[0]),
+        status::time(&pace.within[1]),
         number("inFlight"),
         number("waiting"),
         number("calls"),
@@ -164,7 +206,7 @@ impl Stage {
         Ok(stage)
     }
 
-    fn draw(&self, status: &Value, rates: &HashMap<String, (f64, f64)>) -> Result<()> {
+    fn draw(&self, status: &Value, rates: &HashMap<String, Pace>) -> Result<()> {
         let size = tcgetwinsize(std::io::stdout()).ok();
         let (width, height) = size.map_or((100, 30), |size| (size.ws_col.max(20), size.ws_row.max(5)));
         let mut rows: Vec<_> = status::servers(status).map(|server| row(server, rates)).collect();

@@ -15,7 +15,8 @@ use super::{OnProgress, Relayed};
 use crate::ask::{self, Asker};
 use crate::connect::{Companion, Connection, Request};
 use crate::error::{Error, Light, Result};
-use crate::mcp::{Era, code, method, trace};
+use crate::mcp::trace::{self, TraceParent};
+use crate::mcp::{Era, code, method};
 use crate::names::ToolName;
 use crate::wire::{Json, Members};
 
@@ -95,8 +96,10 @@ impl Errand<'_> {
             if !self.headers.is_empty() {
                 request.headers.clone_from(&self.headers);
             }
-            if let Some(trace) = self.relayed.and_then(|relayed| relayed.told.trace) {
-                request.headers.push((trace::key::PARENT.to_owned(), trace.to_string()));
+            if let Some(told) = self.relayed.map(|relayed| &relayed.told) {
+                request
+                    .headers
+                    .extend(told.trace.iter().flat_map(|parent| trace_headers(*parent, &told.meta)));
             }
             request.told = self.relayed.map(|relayed| &relayed.told);
             request.companion = self.companion(modern);
@@ -126,6 +129,17 @@ impl Errand<'_> {
         let relayed = self.relayed.filter(|_| modern || self.private)?;
         Some(Arc::clone(relayed) as Arc<dyn Companion>)
     }
+}
+
+/// What `_meta` says of a trace, which was checked before it was written there, as headers say it.
+fn trace_headers(parent: TraceParent, meta: &Members) -> Vec<(String, String)> {
+    let mut headers = vec![(trace::key::PARENT.to_owned(), parent.to_string())];
+    let keys = [trace::key::STATE, trace::key::BAGGAGE];
+    for (key, found) in keys.into_iter().zip(meta.to_json().pick(keys)) {
+        let text = found.as_ref().and_then(Json::text);
+        headers.extend(text.map(|text| (key.to_owned(), text.into_owned())));
+    }
+    headers
 }
 
 /// From the second round on the server has begun: what could not be sent must not start the call anew.

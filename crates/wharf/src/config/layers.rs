@@ -251,7 +251,7 @@ impl Layers<'_> {
         let mut telemetry = self.config.telemetry.clone();
         if let Some(entry) = parts.telemetry {
             own_only(entry, source, is_project, "where traces go")?;
-            telemetry.apply(&entry.node, source).map_err(Refusal::Invalid)?;
+            telemetry.apply(&entry.node, source, &self.sources.env).map_err(Refusal::Invalid)?;
         }
         let mut packages = self.config.packages.clone();
         if let Some(entry) = parts.packages {

@@ -7,8 +7,8 @@ pub(crate) use remake::growing;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -79,6 +79,10 @@ pub struct Dock {
 /// One server's place. Cheap to clone; when the last clone goes, the connection closes.
 #[derive(Clone)]
 pub struct Berth(Arc<Place>);
+
+/// A place that somebody uses, or nobody any more.
+#[derive(Debug)]
+pub(super) struct WeakBerth(Weak<Place>);
 
 struct Place {
     config: Arc<ServerConfig>,
@@ -267,6 +271,11 @@ impl Berth {
         &self.0.config
     }
 
+    /// The same place, without keeping its connection open.
+    pub(super) fn downgrade(&self) -> WeakBerth {
+        WeakBerth(Arc::downgrade(&self.0))
+    }
+
     /// Whether it is the very same place.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -404,6 +413,18 @@ impl Berth {
 impl std::fmt::Debug for Berth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Berth({}, {})", self.0.config.name, self.state().as_str())
+    }
+}
+
+// === impl WeakBerth ===
+
+impl WeakBerth {
+    pub(super) fn is_used(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    pub(super) fn upgrade(&self) -> Option<Berth> {
+        self.0.upgrade().map(Berth)
     }
 }
 

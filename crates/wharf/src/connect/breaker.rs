@@ -4,6 +4,7 @@
 //! in a row. After a pause one call is let through to see; if it fails too, the next pause is longer. A server that
 //! answers is well, whatever it says: errors of tools and of arguments do not count.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,8 +39,12 @@ struct Record {
     opened: u32,
     /// When the pause is over; `None` while it is closed.
     until: Option<Instant>,
-    /// Somebody was let through to see.
-    probing: bool,
+    /// Who was let through to see, if it has not come back: its number, and when that was.
+    probing: Option<(NonZeroU64, Instant)>,
+    /// How many were let through to see.
+    probes: u64,
+    /// How long the last pause was. A probe that takes longer does not keep the next one back.
+    pause: Duration,
     /// How it failed the last time.
     last: String,
 }
@@ -47,7 +52,8 @@ struct Record {
 /// Leave to try. Given back without a word, it never was.
 pub(super) struct Passage<'a> {
     breaker: &'a Breaker,
-    probe: bool,
+    /// Its number, if it was let through to see. Only the last one to go has a say of its own.
+    probe: Option<NonZeroU64>,
 }
 
 /// What the end of a call says of the server.
@@ -86,7 +92,7 @@ impl Breaker {
             return Circuit::Closed;
         }
         match self.lock() {
-            record if record.probing => Circuit::HalfOpen,
+            record if record.probing.is_some() => Circuit::HalfOpen,
             record if record.until.is_some() => Circuit::Open,
             _ => Circuit::Closed,
         }
@@ -105,7 +111,7 @@ impl Breaker {
     #[inline]
     pub(super) fn enter(&self) -> Result<Passage<'_>> {
         if self.level.load(Ordering::Relaxed) < OPEN {
-            return Ok(Passage { breaker: self, probe: false });
+            return Ok(Passage { breaker: self, probe: None });
         }
         self.enter_to_see()
     }
@@ -116,10 +122,14 @@ impl Breaker {
         if let Some(refusal) = self.refusal(&record) {
             return Err(refusal);
         }
-        let probe = record.until.is_some();
-        record.probing = probe;
+        let probe = record.until.and_then(|_| {
+            record.probes += 1;
+            NonZeroU64::new(record.probes)
+        });
+        let before = record.probing;
+        record.probing = probe.map(|number| (number, Instant::now()));
         drop(record);
-        if probe {
+        if probe.is_some() && before.is_none() {
             self.tell(Circuit::HalfOpen, None);
         }
         Ok(Passage { breaker: self, probe })
@@ -128,11 +138,14 @@ impl Breaker {
     /// Why nobody is let through now.
     fn refusal(&self, record: &Record) -> Option<Error> {
         let until = record.until?;
-        let left = until.saturating_duration_since(Instant::now());
+        let now = Instant::now();
+        let left = until.saturating_duration_since(now);
         let retry_after = match record.probing {
-            true => left.max(SOON),
-            false if left.is_zero() => return None,
-            false => left.max(Duration::from_millis(1)),
+            // It may take as long as its call does: nobody else need wait for that.
+            Some((_, since)) if now.duration_since(since) >= record.pause => return None,
+            Some(_) => left.max(SOON),
+            None if left.is_zero() => return None,
+            None => left.max(Duration::from_millis(1)),
         };
         let times = record.failures;
         let reason = format!("it failed {times} times in a row, the last time: {}", record.last);
@@ -151,7 +164,7 @@ impl Breaker {
     fn recover(&self) {
         let mut record = self.lock();
         let was_open = record.until.is_some();
-        *record = Record { lost: record.lost, ..Record::default() };
+        *record = Record { lost: record.lost, probes: record.probes, ..Record::default() };
         self.level.store(WELL, Ordering::Relaxed);
         drop(record);
         if was_open {
@@ -161,11 +174,12 @@ impl Breaker {
 
     /// It failed. `lost` is the connection that was lost by it.
     #[cold]
-    fn fail(&self, error: &Error, lost: Option<u64>, probe: bool) {
+    fn fail(&self, error: &Error, lost: Option<u64>, probe: Option<NonZeroU64>) {
         let Some(settings) = self.settings else { return };
         let mut record = self.lock();
+        let probe = record.is_last(probe);
         if probe {
-            record.probing = false;
+            record.probing = None;
         } else if lost.is_some() && record.lost == lost {
             return;
         }
@@ -180,6 +194,7 @@ impl Breaker {
         }
         let pause = settings.pause(record.opened);
         record.opened = record.opened.saturating_add(1);
+        record.pause = pause;
         record.until = Some(Instant::now() + pause);
         self.level.store(OPEN, Ordering::Relaxed);
         let reason = format!("it failed {} times in a row, the last time: {}", record.failures, record.last);
@@ -191,7 +206,9 @@ impl Breaker {
     fn verdict(&self, error: &Error, is_open: bool) -> Verdict {
         match error {
             Error::Tool { .. } | Error::Rpc { .. } => Verdict::Well,
-            Error::UnknownOutcome { .. } | Error::Connection { retryable: true, .. } => Verdict::Failed,
+            Error::UnknownOutcome { .. } | Error::Busy { .. } | Error::Connection { retryable: true, .. } => {
+                Verdict::Failed
+            }
             Error::Timeout { after, .. } if *after >= self.timeout => Verdict::Failed,
             Error::Protocol { .. } if !is_open => Verdict::Failed,
             _ => Verdict::Nothing,
@@ -205,6 +222,15 @@ impl Breaker {
 
     fn lock(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Whether it is the probe that is looked at, and not one that others have gone after, or that came back too late.
+    fn is_last(&self, probe: Option<NonZeroU64>) -> bool {
+        probe.is_some() && self.probing.map(|(number, _)| number) == probe
     }
 }
 
@@ -253,8 +279,11 @@ impl Passage<'_> {
 
 impl Drop for Passage<'_> {
     fn drop(&mut self) {
-        if self.probe {
-            self.breaker.lock().probing = false;
+        if self.probe.is_some() {
+            let mut record = self.breaker.lock();
+            if record.is_last(self.probe) {
+                record.probing = None;
+            }
         }
     }
 }

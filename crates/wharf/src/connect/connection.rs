@@ -371,6 +371,13 @@ impl Wire {
             LinkFailure::Status { status, body, .. } if status >= 500 => {
                 self.lost(status_reason(status, &body), request)
             }
+            // It was sent: that it was not run is the server's word.
+            LinkFailure::Status { status: 429, body, retry_after, .. }
+                if request.method == method::TOOLS_CALL =>
+            {
+                let (server, reason) = (self.server.clone(), status_reason(429, &body));
+                Error::Busy { server, reason, retry_after }
+            }
             LinkFailure::Status { status, body, .. } => Error::Connection {
                 server: self.server.clone(),
                 transport: self.transport,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::berth::WeakBerth;
 use super::{Berth, Dock};
 use crate::config::ServerConfig;
 
@@ -11,12 +12,14 @@ use crate::config::ServerConfig;
 pub struct Pool {
     dock: Arc<Dock>,
     berths: Mutex<HashMap<[u8; 32], Berth>>,
+    /// Those that nobody finds, as long as somebody uses them.
+    unlisted: Mutex<Vec<WeakBerth>>,
 }
 
 impl Pool {
     /// An empty pool.
     pub fn new(dock: Arc<Dock>) -> Self {
-        Self { dock, berths: Mutex::new(HashMap::new()) }
+        Self { dock, berths: Mutex::default(), unlisted: Mutex::default() }
     }
 
     /// What its connections are made with.
@@ -45,12 +48,18 @@ impl Pool {
 
     /// A place that nobody else finds. Its connection closes with its last user.
     pub(crate) fn unlisted(&self, config: &ServerConfig) -> Berth {
-        Berth::new(Arc::new(config.clone()), Arc::clone(&self.dock))
+        let berth = Berth::new(Arc::new(config.clone()), Arc::clone(&self.dock));
+        let mut unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        unlisted.retain(WeakBerth::is_used);
+        unlisted.push(berth.downgrade());
+        berth
     }
 
     /// Every place that there is.
     pub(crate) fn berths(&self) -> Vec<Berth> {
-        self.berths.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
+        berths.values().cloned().chain(unlisted.iter().filter_map(WeakBerth::upgrade)).collect()
     }
 
     /// Closes every connection, side by side, and forgets them. Doing it twice is doing it once.

@@ -59,7 +59,7 @@ pub struct Reading {
     pub started: u64,
     /// How many ended, by how: see [`OUTCOMES`].
     pub outcomes: [u64; OUTCOMES.len()],
-    /// How many took at most so long: see [`BOUNDS`]; the last are those that took longer.
+    /// How many of those that were sent took at most so long: see [`BOUNDS`]; the last are those that took longer.
     pub buckets: [u64; BOUNDS.len() + 1],
     /// How long all of them took together.
     pub took: Duration,
@@ -81,38 +81,42 @@ pub enum Label {
     Unknown,
 }
 
-/// How a call may end: as a tool's answer, or as an error of that kind.
-pub const OUTCOMES: [&str; 29] = [
+/// How a call may end: as a tool's answer, or as an error of that kind. Those that were sent come first.
+pub const OUTCOMES: [&str; 31] = [
     "ok",
     "tool_failed",
     "cancelled",
     "timeout",
-    "denied",
-    "unapproved",
     "unknown_outcome",
-    "connection",
     "protocol",
     "tool",
+    "rpc",
+    "busy",
+    "auth",
+    "conflict",
+    "denied",
+    "unapproved",
+    "unavailable",
+    "connection",
     "arguments",
     "unknown_tool",
     "unknown_server",
     "schema",
-    "auth",
     "login",
     "not_connected",
     "command_not_allowed",
     "sandbox",
     "audit",
-    "conflict",
     "config",
     "not_offered",
-    "rpc",
     "unknown_prompt",
     "prompt_arguments",
     "provider",
     "internal",
     "other",
 ];
+/// So many of them tell how long a call takes. A refusal takes no time, and would make an outage look quick.
+const SENT: usize = 11;
 const OK: usize = 0;
 const TOOL_FAILED: usize = 1;
 const CANCELLED: usize = 2;
@@ -293,6 +297,9 @@ impl Tally {
     fn end(&self, outcome: usize, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.outcomes[outcome].fetch_add(1, Relaxed);
+        if outcome >= SENT {
+            return;
+        }
         self.buckets[BOUNDS.partition_point(|bound| *bound < nanos)].fetch_add(1, Relaxed);
         self.nanos.fetch_add(nanos, Relaxed);
     }

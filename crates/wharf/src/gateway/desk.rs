@@ -283,13 +283,15 @@ impl Desk {
         if let Some(route) = route {
             visit.line.is_for(scope, &route.server, Some(&route.tool.name));
         }
-        let pass = self.gate.enter(scope.agent(), route.map(|route| &route.server)).await?;
+        let server = route.map(|route| &route.server);
+        let pass = self.gate.enter(scope.agent(), server, || scope.time_for(server)).await?;
         let nothing = Json::empty_object();
         let arguments = arguments.unwrap_or(&nothing);
         let mut report = |progress: Progress| visit.line.progress(&progress);
         let on_progress = visit.reports.then_some(&mut report as OnProgress<'_>);
         let relayed = Some(Arc::clone(&visit.relayed));
-        let options = CallOptions { on_progress, relayed, ..CallOptions::default() };
+        let options =
+            CallOptions { on_progress, relayed, hard_timeout: pass.left(), ..CallOptions::default() };
         if let Some(trip) = &visit.trip {
             trip.goes_on();
         }
@@ -386,7 +388,9 @@ pub(super) fn told(error: Error) -> RpcError {
         error => {
             let mut data =
                 json!({ "kind": error.kind(), "retryable": error.is_retryable(), "hint": error.hint() });
-            if let Error::Unavailable { retry_after, .. } = &error {
+            if let Error::Unavailable { retry_after, .. }
+            | Error::Busy { retry_after: Some(retry_after), .. } = &error
+            {
                 data["retryAfterMs"] = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).into();
             }
             RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, error.to_string()) }

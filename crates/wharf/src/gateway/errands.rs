@@ -134,10 +134,12 @@ pub(super) async fn forward(
     (params, visit): (&Members, &Visit<'_>),
 ) -> Result<Result<Json, Error>, RpcError> {
     visit.line.is_for(scope, server, None);
-    let _pass = desk.gate.enter(scope.agent(), Some(server)).await?;
+    let pass = desk.gate.enter(scope.agent(), Some(server), || scope.time_for(Some(server))).await?;
     let mut report = |progress: Progress| visit.line.progress(&progress);
     let relayed = Some(Arc::clone(&visit.relayed));
-    let options = CallOptions { on_progress: Some(&mut report), relayed, ..CallOptions::default() };
+    let hard_timeout = pass.left();
+    let options =
+        CallOptions { on_progress: Some(&mut report), relayed, hard_timeout, ..CallOptions::default() };
     if let Some(trip) = &visit.trip {
         trip.goes_on();
     }

@@ -5,27 +5,26 @@
 //! server has a queue of its own, so that a slow one holds up nobody who wants something else.
 
 mod gauge;
+mod overloaded;
 mod rate;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::StatusCode;
 use indexmap::IndexMap;
-use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::barred::{Bar, Barred, Whence};
 use super::metrics;
 use crate::config::CallLimits;
-use crate::mcp::code;
 use crate::names::{CallerName, ServerName};
-use crate::wire::{Json, RpcError};
 pub(super) use gauge::Load;
+pub(super) use overloaded::{Overloaded, retry_after};
 use rate::{Bucket, Rate};
 
 /// The gate that calls go through. Cheap to clone.
@@ -39,6 +38,8 @@ pub(super) enum Pass<'a> {
     AtOnce(&'a Gate, &'a CallerName, Option<&'a ServerName>),
     InTurn {
         _ticket: Ticket,
+        /// How much of its time is left.
+        left: Duration,
     },
 }
 
@@ -48,13 +49,6 @@ pub(super) struct Ticket {
     gate: Gate,
     caller: CallerName,
     server: Option<ServerName>,
-}
-
-/// There is too much to do already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Overloaded {
-    /// When it may be worth asking again.
-    pub(super) retry_after: Duration,
 }
 
 #[derive(Debug)]
@@ -67,6 +61,8 @@ struct Inner {
     /// How many were refused because they came too often, and because too many waited.
     too_often: AtomicU64,
     too_many: AtomicU64,
+    /// Callers that whoever watches was told of by name.
+    named: Mutex<HashSet<CallerName>>,
 }
 
 /// How much is let through, until somebody says otherwise.
@@ -130,10 +126,6 @@ struct Place<'a> {
 const KEPT_TURNS: usize = 8;
 /// What is not in use is forgotten when there is so much of it.
 const REMEMBERED: usize = 4096;
-/// What programs know the error by.
-const KIND: &str = "overloaded";
-/// The same where one server is left alone for a while: then it is not the caller who does too much.
-const UNAVAILABLE: &str = "unavailable";
 /// How soon a queue may have moved.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -145,7 +137,8 @@ impl Gate {
         let is_rated = AtomicBool::new(bounds.rate().is_some());
         let (state, too_often, too_many) =
             (Mutex::new(State::new(bounds)), AtomicU64::new(0), AtomicU64::new(0));
-        Self(Arc::new(Inner { barred, state, is_rated, too_often, too_many }))
+        let named = Mutex::default();
+        Self(Arc::new(Inner { barred, state, is_rated, too_often, too_many, named }))
     }
 
     /// Lets through what other limits do, from now on. Calls under way go on, and those that wait go if they may now.
@@ -189,23 +182,42 @@ impl Gate {
         self.0.barred.settle();
     }
 
-    /// Lets a call through when its turn has come. Dropping the future gives the turn up.
+    /// Lets a call through when its turn has come, unless its time is over first. Dropping the future gives the turn up.
     pub(super) async fn enter<'a>(
         &'a self,
         caller: &'a CallerName,
         server: Option<&'a ServerName>,
+        time: impl FnOnce() -> Duration,
     ) -> Result<Pass<'a>, Overloaded> {
         let (_place, turn) = match self.0.ask(caller, server) {
             Ok(Asked::Through) => return Ok(Pass::AtOnce(self, caller, server)),
             Ok(Asked::Wait(number, turn)) => (Place { gate: &self.0, caller, server, number }, turn),
-            Err(overloaded) => {
-                metrics::count(&self.0.too_many);
-                self.turn_away(Whence::Caller(caller.clone(), server.cloned()), Bar::Limits);
-                return Err(overloaded);
-            }
+            Err((overloaded, why)) => return Err(self.overloaded((caller, server), overloaded, why)),
         };
-        let ticket = turn.await.map_err(|_| Overloaded { retry_after: SOON })?;
-        Ok(Pass::InTurn { _ticket: ticket })
+        let (time, since) = (time(), Instant::now());
+        // Put aside: most calls do not wait.
+        match Box::pin(tokio::time::timeout(time, turn)).await {
+            Ok(Ok(ticket)) => {
+                Ok(Pass::InTurn { _ticket: ticket, left: time.saturating_sub(since.elapsed()) })
+            }
+            Ok(Err(_)) => Err(Overloaded { retry_after: SOON }),
+            Err(_) => {
+                Err(self.overloaded((caller, server), Overloaded { retry_after: SOON }, &self.0.too_many))
+            }
+        }
+    }
+
+    /// Counts somebody who is refused, and puts it on record.
+    #[cold]
+    fn overloaded(
+        &self,
+        (caller, server): (&CallerName, Option<&ServerName>),
+        overloaded: Overloaded,
+        why: &AtomicU64,
+    ) -> Overloaded {
+        metrics::count(why);
+        self.turn_away(Whence::Caller(caller.clone(), server.cloned()), Bar::Limits);
+        overloaded
     }
 
     /// A call has ended: whoever can go now goes.
@@ -299,7 +311,12 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self, caller: &CallerName, server: Option<&ServerName>) -> Result<Asked, Overloaded> {
+    /// A refusal comes with what counts it.
+    fn ask(
+        &self,
+        caller: &CallerName,
+        server: Option<&ServerName>,
+    ) -> Result<Asked, (Overloaded, &AtomicU64)> {
         let mut state = self.lock();
         state.sweep();
         let State { bounds, callers, servers, nowhere, waiting, tickets, .. } = &mut *state;
@@ -308,7 +325,8 @@ impl Inner {
         let at = server.map_or(nowhere, |server| at_name(servers, server));
         if let Some(rate) = limits.server_calls_per_second {
             let rate = Rate { a_second: rate, at_once: (rate * 2.0).max(1.0) };
-            at.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate)?;
+            let taken = at.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate);
+            taken.map_err(|overloaded| (overloaded, &self.too_often))?;
         }
         let turn = at.turn(caller);
         let turn = &mut at.turns[turn];
@@ -324,7 +342,7 @@ impl Inner {
         }
         if *waiting >= limits.waiting || turn.queue.len() >= bounds.patience {
             at.tidy(caller);
-            return Err(Overloaded { retry_after: SOON });
+            return Err((Overloaded { retry_after: SOON }, &self.too_many));
         }
         let (call, called) = oneshot::channel();
         *tickets += 1;
@@ -449,6 +467,14 @@ impl Pass<'_> {
     pub(super) fn is_at_once(&self) -> bool {
         matches!(self, Self::AtOnce(..))
     }
+
+    /// How much is left of the time of a call that had to wait.
+    pub(super) fn left(&self) -> Option<Duration> {
+        match self {
+            Self::AtOnce(..) => None,
+            Self::InTurn { left, .. } => Some(*left),
+        }
+    }
 }
 
 impl Drop for Pass<'_> {
@@ -465,28 +491,4 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.gate.leave(&self.caller, self.server.as_ref());
     }
-}
-
-// === impl Overloaded ===
-
-impl From<Overloaded> for RpcError {
-    fn from(overloaded: Overloaded) -> Self {
-        let wait = overloaded.retry_after.as_millis().try_into().unwrap_or(u64::MAX);
-        let data = json!({ "kind": KIND, "retryable": true, "retryAfterMs": wait });
-        let error = Self::new(code::INTERNAL, "too much is under way already; try again later");
-        Self { data: Some(Json::of(&data)), ..error }
-    }
-}
-
-/// When it may be worth asking again, and what HTTP calls it, if an error says that there is too much to do or that its
-/// server is left alone.
-pub(super) fn retry_after(error: &RpcError) -> Option<(StatusCode, Duration)> {
-    let [kind, wait] = error.data.as_ref()?.pick(["kind", "retryAfterMs"]);
-    let kind: String = kind?.to().ok()?;
-    let status = match kind.as_str() {
-        KIND => StatusCode::TOO_MANY_REQUESTS,
-        UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
-        _ => return None,
-    };
-    Some((status, Duration::from_millis(wait?.to().ok()?)))
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::limits::Load;
 use super::{Gateway, ready};
-use crate::event::{BOUNDS, Label, OUTCOMES, Reading, State};
+use crate::event::{BOUNDS, Circuit, Label, OUTCOMES, Reading, State};
 use crate::host::ServerStatus;
 use crate::names::{CallerName, ServerName};
 use crate::text::is_unsafe_to_show;
@@ -111,7 +111,11 @@ impl Page {
             self.head(name, "counter", help);
             readings.iter().for_each(|reading| self.sample(name, &named(&reading.of), reading.bytes[n]));
         }
-        self.head("wharf_call_duration_seconds", "histogram", "How long calls took that have ended.");
+        self.head(
+            "wharf_call_duration_seconds",
+            "histogram",
+            "How long calls took that were sent and have ended.",
+        );
         for reading in readings {
             let [server, tool] = named(&reading.of);
             let (mut so_far, mut bounds) = (0, BOUNDS.iter());
@@ -139,6 +143,34 @@ impl Page {
             let labels = [("server", server.name.as_str()), ("state", state.as_str())];
             self.sample("wharf_server_state", &labels, u8::from(server.state == state));
         }
+        const CIRCUITS: [Circuit; 3] = [Circuit::Closed, Circuit::Open, Circuit::HalfOpen];
+        let instances = || {
+            let of = |server: &ServerStatus| server.instances.len();
+            let all = servers.iter().flat_map(move |server| (0..of(server)).map(move |n| (server, n)));
+            all.map(|(server, n)| (server.name.as_str(), (n + 1).to_string(), &server.instances[n]))
+        };
+        self.head("wharf_server_circuit", "gauge", "Whether an instance of a server is asked: 1 for that.");
+        for ((server, number, instance), circuit) in
+            instances().flat_map(|instance| CIRCUITS.map(|circuit| (instance.clone(), circuit)))
+        {
+            let labels = [("server", server), ("instance", number.as_str()), ("circuit", circuit.as_str())];
+            self.sample("wharf_server_circuit", &labels, u8::from(instance.circuit == circuit));
+        }
+        let name = "wharf_server_instance_up";
+        self.head(name, "gauge", "1 for an instance of a server that is connected.");
+        for (server, number, instance) in instances() {
+            let is_up = instance.state == State::Connected;
+            self.sample(name, &[("server", server), ("instance", number.as_str())], u8::from(is_up));
+        }
+        let name = "wharf_server_missed_checks";
+        self.head(name, "gauge", "Signs of life that an instance of a server failed to give, in a row.");
+        for (server, number, instance) in instances() {
+            self.sample(name, &[("server", server), ("instance", number.as_str())], instance.missed_checks);
+        }
+        self.head("wharf_retries_total", "counter", "Calls that were sent again.");
+        for server in servers {
+            self.sample("wharf_retries_total", &[("server", server.name.as_str())], server.retries);
+        }
         let mut each = |name: &str, help: &str, value: fn(&ServerStatus) -> usize| {
             self.head(name, "gauge", help);
             for server in servers {
@@ -149,9 +181,11 @@ impl Page {
             s.connections
         });
         each("wharf_server_processes", "Programs that run for a server.", |s| s.processes);
-        each("wharf_server_trouble", "1 for a server that is known not to be reachable.", |s| {
-            usize::from(s.trouble.is_some())
-        });
+        each(
+            "wharf_server_trouble",
+            "1 for a server that is known not to be reachable, or left alone.",
+            |s| usize::from(s.trouble.is_some()),
+        );
     }
 
     fn gate(&mut self, gateway: &Gateway) {
@@ -170,7 +204,8 @@ impl Page {
         let mut each = |name: &str, help: &str, value: fn(&Load) -> usize| {
             self.head(name, "gauge", help);
             for (caller, load) in &gauge.callers {
-                self.sample(name, &[("caller", CallerName::as_str(caller))], value(load));
+                let caller = caller.as_ref().map_or("", CallerName::as_str);
+                self.sample(name, &[("caller", caller)], value(load));
             }
         };
         each("wharf_caller_calls", "The same by caller, of the busiest.", |load| load.under_way);

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::Gateway;
-use crate::event::{BOUNDS, Label, OUTCOMES, Reading, percentile};
-use crate::host::ServerStatus;
+use crate::event::{BOUNDS, Circuit, Label, OUTCOMES, Reading, percentile};
+use crate::host::{Instance, ServerStatus};
 use crate::names::ServerName;
 
 /// What keeps the gateway from being ready.
@@ -86,6 +86,13 @@ pub(super) fn status(gateway: &Gateway) -> Value {
         row["transport"] = json!(server.transport);
         row["enabled"] = json!(server.enabled);
         row["state"] = json!(server.state.as_str());
+        row["circuit"] = json!(circuit(&server.instances).as_str());
+        let instance = |instance: &Instance| {
+            json!({ "state": instance.state.as_str(), "circuit": instance.circuit.as_str(),
+                "missedChecks": instance.missed_checks })
+        };
+        row["instances"] = json!(server.instances.iter().map(instance).collect::<Vec<_>>());
+        row["retries"] = json!(server.retries);
         row["connections"] = json!(server.connections);
         row["processes"] = json!(server.processes);
         row["waiting"] = json!(waiting(&server.name));
@@ -98,6 +105,12 @@ pub(super) fn status(gateway: &Gateway) -> Value {
     document["uptimeMs"] = json!(u64::try_from(host.meter().since().as_millis()).unwrap_or(u64::MAX));
     document["servers"] = json!(rows);
     document
+}
+
+/// Whether a server is asked: the best of its instances says so.
+fn circuit(instances: &[Instance]) -> Circuit {
+    let has = |circuit: &Circuit| instances.iter().any(|instance| instance.circuit == *circuit);
+    [Circuit::Closed, Circuit::HalfOpen, Circuit::Open].into_iter().find(has).unwrap_or(Circuit::Closed)
 }
 
 // === impl Sum ===
@@ -121,6 +134,8 @@ impl Sum {
             "errors": ended - self.outcomes[0],
             "inFlight": self.started.saturating_sub(ended),
             "outcomes": outcomes,
+            // How many took how long, for whoever looks twice and wants to know of the time between.
+            "durations": self.buckets,
             "p50Us": within(50),
             "p99Us": within(99),
         })

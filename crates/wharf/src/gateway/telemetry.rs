@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::Request;
 use http::header::CONTENT_TYPE;
 use http_body_util::Full;
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -22,7 +23,7 @@ use crate::host::Host;
 use crate::mcp::trace::{Hex, TraceParent};
 use crate::names::ServerName;
 use crate::net::{Endpoint, read_body};
-use crate::secret::SecretUrl;
+use crate::secret::{Secret, SecretUrl};
 use crate::text::Escaped;
 
 /// Decides which traces are recorded, and takes what is recorded of them.
@@ -88,6 +89,7 @@ struct Exporter {
     queue: mpsc::Receiver<Message>,
     endpoint: Endpoint,
     url: String,
+    headers: IndexMap<String, Secret>,
     resource: Value,
     counts: Arc<Counts>,
 }
@@ -110,7 +112,7 @@ impl Tracer {
         let name = ServerName::parse("telemetry").map_err(|bad| Error::config(bad.to_string()))?;
         let mut url = otlp.clone();
         url.set_path(&format!("{}/v1/traces", otlp.path().trim_end_matches('/')));
-        let remote = Remote { url: SecretUrl::new(url.clone()), headers: Default::default() };
+        let remote = Remote { url: SecretUrl::new(url.clone()), headers: settings.headers.clone() };
         let (policy, net) = host.reaching();
         let endpoint = net.for_permit(&policy.permit_connect(&name, &remote, &Origin::Given)?);
         let resource = json!({ "attributes": [
@@ -119,7 +121,9 @@ impl Tracer {
         ] });
         let (sender, queue) = mpsc::channel(WAITING);
         let counts = Arc::<Counts>::default();
-        let exporter = Exporter { queue, endpoint, url: url.into(), resource, counts: Arc::clone(&counts) };
+        let headers = settings.headers.clone();
+        let exporter =
+            Exporter { queue, endpoint, url: url.into(), headers, resource, counts: Arc::clone(&counts) };
         Ok(Some(Arc::new(Self {
             threshold: (settings.sample.clamp(0.0, 1.0) * u64::MAX as f64) as u64,
             random: RandomState::new(),
@@ -245,7 +249,10 @@ impl Exporter {
         let scope = json!({ "name": "wharf", "version": env!("CARGO_PKG_VERSION") });
         let scoped = json!([{ "scope": scope, "spans": spans }]);
         let body = json!({ "resourceSpans": [{ "resource": self.resource, "scopeSpans": scoped }] });
-        let request = Request::post(&self.url).header(CONTENT_TYPE, "application/json");
+        let mut request = Request::post(&self.url).header(CONTENT_TYPE, "application/json");
+        for (name, value) in &self.headers {
+            request = request.header(name, value.expose());
+        }
         let Ok(request) = request.body(Full::new(Bytes::from(body.to_string()))) else { return false };
         let sending = async {
             let answer = self.endpoint.send(request).await.ok()?;

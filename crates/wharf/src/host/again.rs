@@ -5,16 +5,17 @@
 //! tool may be run twice, a few times, with pauses, within the time of the one call.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::time::Instant;
 
 use super::Host;
 use super::lanes::Way;
+use super::patience::Patience;
 use super::server::Server;
 use crate::ask::Asker;
-use crate::call::{self, Call, HARD_FACTOR, OnProgress};
+use crate::call::{self, Call, OnProgress};
 use crate::connect::{Progress, growing};
 use crate::error::{Error, Light};
 use crate::event::Event;
@@ -39,40 +40,36 @@ impl Host {
     /// Sends a call, and again where that is safe.
     pub(super) async fn send(
         &self,
-        (server, way): (&Arc<Server>, &mut Way),
+        (server, way, patience): (&Arc<Server>, &mut Way, &Patience),
         call: &Call<'_>,
         asker: &Arc<dyn Asker>,
         mut on_progress: Option<OnProgress<'_>>,
     ) -> Light<Json> {
-        // Nobody reads a clock for what is not tried again.
-        let since = (!server.config.resilience.idempotent.is_empty()).then(Instant::now);
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
         match call::send(&way.connection, call, asker, first).await {
             Ok(raw) => Ok(raw),
             Err(error) => {
-                let marked = since.filter(|_| may_run_twice(server, call));
-                self.again((server, way), (call, asker), on_progress, (error, marked)).boxed().await
+                let trip = (server, way, patience);
+                self.again(trip, (call, asker), on_progress, error).boxed().await
             }
         }
     }
 
-    /// `marked` is since when it runs, if it may be run twice.
     async fn again(
         &self,
-        (server, way): (&Arc<Server>, &mut Way),
+        (server, way, patience): (&Arc<Server>, &mut Way, &Patience),
         (call, asker): (&Call<'_>, &Arc<dyn Asker>),
         mut on_progress: Option<OnProgress<'_>>,
-        (mut error, marked): (Box<Error>, Option<Instant>),
+        mut error: Box<Error>,
     ) -> Light<Json> {
-        let limit = call.hard_timeout.unwrap_or(call.timeout.saturating_mul(HARD_FACTOR));
-        let retries = marked.map_or(0, |_| server.config.resilience.retries);
+        let marked = if may_run_twice(server, call) { server.config.resilience.retries } else { 0 };
         let others = server.fleet.as_ref().map_or(0, |fleet| fleet.berths().count() - 1);
-        let mut tries = Tries { at_once: others.max(1), marked: retries, pauses: 0, unknown: None };
+        let mut tries = Tries { at_once: others.max(1), marked, pauses: 0, unknown: None };
         // Progress only grows, also over several attempts.
         let mut highest = f64::NEG_INFINITY;
         loop {
-            let left = limit.saturating_sub(marked.map_or(Duration::ZERO, |since| since.elapsed()));
-            let Some(pause) = self.pause(way, &error, &mut tries).filter(|pause| *pause < left) else {
+            let Some(pause) = self.pause(way, &error, &mut tries).filter(|pause| *pause < patience.left())
+            else {
                 return Err(tries.worst(error));
             };
             if let Error::UnknownOutcome { .. } = *error {
@@ -80,10 +77,14 @@ impl Host {
             }
             tokio::time::sleep(pause).await;
             self.tell_of_retry(server, call, &error);
-            if let Err(unreached) = way.again(server).await {
+            if let Err(unreached) = patience.wait(server, way.again(server)).await {
                 *error = unreached;
                 continue;
             }
+            let hard_timeout = match patience.rest(server) {
+                Ok(left) => Some(left),
+                Err(late) => return Err(tries.worst(late.into())),
+            };
             let mut listener = on_progress.as_mut().map(|tell| {
                 |step: Progress| {
                     if step.progress > highest {
@@ -93,7 +94,6 @@ impl Host {
                 }
             });
             let listener = listener.as_mut().map(|listener| listener as OnProgress<'_>);
-            let hard_timeout = Some(left.saturating_sub(pause));
             let call = Call { hard_timeout, since: None, ..*call };
             match call::send(&way.connection, &call, asker, listener).await {
                 Err(next) if is_no_answer(&next) => error = next,
@@ -105,12 +105,14 @@ impl Host {
     /// How long to wait before the next attempt, if there is one.
     fn pause(&self, way: &Way, error: &Error, tries: &mut Tries) -> Option<Duration> {
         let elsewhere = !way.connection.is_open() || way.has_others();
-        if tries.at_once > 0 && error.is_retryable() && elsewhere {
+        if tries.at_once > 0 && error.is_unsent() && elsewhere {
             tries.at_once -= 1;
             return Some(Duration::ZERO);
         }
-        let repeats =
-            matches!(error, Error::UnknownOutcome { .. } | Error::Connection { retryable: true, .. });
+        let repeats = matches!(
+            error,
+            Error::UnknownOutcome { .. } | Error::Busy { .. } | Error::Connection { retryable: true, .. }
+        );
         if !repeats || tries.marked == 0 {
             return None;
         }
@@ -123,6 +125,8 @@ impl Host {
     }
 
     fn tell_of_retry(&self, server: &Server, call: &Call<'_>, error: &Error) {
+        let whole = server.view.as_ref().map_or(server, |view| &view.of);
+        whole.retries.fetch_add(1, Ordering::Relaxed);
         let (server, tool) = (server.config.name.clone(), call.tool.name.clone());
         self.core.events.publish(|| Event::Retried { server, tool, reason: error.to_string() });
     }
@@ -142,6 +146,7 @@ fn is_no_answer(error: &Error) -> bool {
             | Error::Connection { .. }
             | Error::Timeout { .. }
             | Error::Unavailable { .. }
+            | Error::Busy { .. }
             | Error::Protocol { .. }
     )
 }

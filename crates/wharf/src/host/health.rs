@@ -76,7 +76,7 @@ impl Host {
 }
 
 impl Instance {
-    fn of(berth: &Berth) -> Self {
+    pub(super) fn of(berth: &Berth) -> Self {
         Self {
             state: berth.state(),
             circuit: berth.circuit(),

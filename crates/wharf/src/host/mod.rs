@@ -19,6 +19,7 @@ mod load;
 mod local;
 mod login;
 mod offers;
+mod patience;
 mod peer;
 mod pins;
 mod reconcile;
@@ -236,14 +237,14 @@ impl Host {
     }
 
     /// The same, with options.
-    pub async fn call_with(&self, name: &str, arguments: Json, options: CallOptions<'_>) -> Outcome {
+    pub async fn call_with(&self, name: &str, arguments: Json, mut options: CallOptions<'_>) -> Outcome {
         // Held, not copied: most names are known, and lead where they led before.
         let snapshot = self.scope.snapshot();
         let known = snapshot.route(name).filter(|route| !self.scope.has_changed(route));
         let found = match known {
             Some(route) => Cow::Borrowed(route),
             // Put aside: most calls do not come this way, and should not be larger for it.
-            None => match self.route(name).boxed().await {
+            None => match self.in_time(&mut options, None, self.route(name)).boxed().await {
                 Ok(route) => Cow::Owned(route),
                 Err(error) => {
                     let caller = self.caller(&options).clone();
@@ -268,14 +269,14 @@ impl Host {
         server: &str,
         tool: &str,
         arguments: impl Into<Json>,
-        options: CallOptions<'_>,
+        mut options: CallOptions<'_>,
     ) -> Outcome {
         let arguments = arguments.into();
         let snapshot = self.scope.snapshot();
         let known = snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route));
         let found = match known {
             Some(route) => Cow::Borrowed(route),
-            None => match self.find(server, tool).boxed().await {
+            None => match self.in_time(&mut options, Some(server), self.find(server, tool)).boxed().await {
                 Ok(route) => Cow::Owned(route),
                 Err(error) => {
                     let (name, caller) = (format!("{server}/{tool}"), self.caller(&options).clone());

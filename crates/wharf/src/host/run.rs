@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::context::{Context, Report};
 use super::local::Function;
+use super::patience::Patience;
 use super::scope::{Reducer, Target, gone};
 use super::server::Server;
 use super::trace::Errand;
@@ -112,7 +113,9 @@ impl Host {
         let mut decision = self.judge_by(&policy, caller, &server.subject(&route.tool), tool)?;
         server.admits()?;
         let shown = || Redacted::new(arguments.clone(), server.redactor.clone());
-        let live = self.confirmed(server, route, locked).await?;
+        let timeout = options.timeout.unwrap_or(server.config.timeout);
+        let mut patience = Patience::new(errand.started, options.hard_timeout, timeout);
+        let live = self.confirmed((server, &patience), route, locked).await?;
         let definition = live.as_ref().unwrap_or(&route.tool);
         let subject = server.subject(definition);
         if !Arc::ptr_eq(definition, &route.tool) {
@@ -122,11 +125,14 @@ impl Host {
         self.check(server, definition, arguments).await.map_err(|error| about(error, shown))?;
         let relayed = options.relayed.as_ref();
         let again = || self.judge(&self.scope.caller, &subject, tool);
+        let spent = live.as_ref().map_or(Duration::ZERO, |_| patience.spent());
         let (permit, rule) =
             self.permit(decision, again, shown, relayed.map(|relayed| &relayed.asker)).await?;
-        // The time of a call does not run while others are waited for.
+        // A server that was waited for is not silent yet; only the limit of the whole runs from the beginning.
         let mut since = (live.is_none() && rule.is_none()).then_some(errand.started);
         if rule.is_some() {
+            // While a person is asked no time runs at all.
+            patience.had_spent(spent);
             (policy, times) = self.core.policy.look();
             locked = policy.is_locked(&server.config.name);
         }
@@ -139,28 +145,31 @@ impl Host {
                 Some(way) => way,
                 None => {
                     since = None;
-                    self.scope.way(server, relayed.map(|relayed| &**relayed)).boxed().await?
+                    let way = self.scope.way(server, relayed.map(|relayed| &**relayed));
+                    patience.wait(server, way).boxed().await?
                 }
             };
         let mut newer = None;
         if server.is_unconfirmed(locked) {
             // It is another connection than the one that was looked at: an answer may take its time.
             since = None;
-            newer = self.confirmed(server, route, server.is_locked()).await?;
+            newer = self.confirmed((server, &patience), route, server.is_locked()).await?;
             let definition = newer.as_ref().unwrap_or(&route.tool);
             self.judge(caller, &server.subject(definition), tool)?;
             self.check(server, definition, arguments).await.map_err(|error| about(error, shown))?;
         }
         let definition = newer.as_ref().unwrap_or(definition);
         let asker = relayed.map_or(&self.scope.asker, |relayed| &relayed.asker);
-        let timeout = options.timeout.unwrap_or(server.config.timeout);
-        let (hard_timeout, private) = (options.hard_timeout, way.private);
-        let tool = definition;
+        let hard_timeout = match since {
+            Some(_) => options.hard_timeout,
+            None => Some(patience.rest(server)?),
+        };
+        let (tool, private) = (definition, way.private);
         let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, since, relayed, private };
         self.taint(&policy, &server.config.name, &definition.name);
         let scans = policy.scan_results() != ScanRule::Off;
         drop(policy);
-        let raw = self.send((server, &mut way), &call, asker, on_progress).await?;
+        let raw = self.send((server, &mut way, &patience), &call, asker, on_progress).await?;
         if tool.output_schema.is_some() {
             self.check_output(server, tool, &raw).boxed().await?;
         }
@@ -198,9 +207,15 @@ impl Host {
     }
 
     /// A tool's definition as its server gives it now, where what is known may be from an earlier run. `None`: the route's.
-    async fn confirmed(&self, server: &Arc<Server>, route: &Route, locked: bool) -> Light<Option<Arc<Tool>>> {
+    async fn confirmed(
+        &self,
+        (server, patience): (&Arc<Server>, &Patience),
+        route: &Route,
+        locked: bool,
+    ) -> Light<Option<Arc<Tool>>> {
         if server.is_unconfirmed(locked) || (locked && self.scope.has_changed(route)) {
-            return Ok(Some(self.confirm(server).boxed().await?.definition(route)?));
+            let seen = patience.wait(server, self.confirm(server)).boxed().await?;
+            return Ok(Some(seen.definition(route)?));
         }
         // A route may be older than what its server was last seen to offer.
         match locked.then(|| server.last_tools()).flatten() {

@@ -1,6 +1,7 @@
 //! One server of the host: its place, and what it was last seen to offer.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub(super) struct Server {
     pub(super) shown: Shown,
     /// Why it could not be reached the last time, and when that was.
     trouble: Mutex<Option<(Instant, Error)>>,
+    /// How many calls were sent again.
+    pub(super) retries: AtomicU64,
 }
 
 /// What makes a server one caller's view of it.
@@ -110,6 +113,7 @@ impl Server {
             events: pool.dock().events.clone(),
             shown: Shown::default(),
             trouble: Mutex::default(),
+            retries: AtomicU64::default(),
         }
     }
 
@@ -134,6 +138,7 @@ impl Server {
             events: of.events.clone(),
             shown: Shown::default(),
             trouble: Mutex::default(),
+            retries: AtomicU64::default(),
         }
     }
 

@@ -3,8 +3,10 @@
 //! In: places of servers, in all scopes. Out: states, connections and programs by server, for whoever watches.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use super::Host;
+use super::health::Instance;
 use crate::config::Transport;
 use crate::error::Error;
 use crate::event::{Label, Meter, Reading, State};
@@ -20,13 +22,17 @@ pub struct ServerStatus {
     pub transport: &'static str,
     /// Whether it may be used.
     pub enabled: bool,
-    /// What the connection is doing that all share.
+    /// What the connection is doing that all share; of several instances, the best of them.
     pub state: State,
+    /// Its instances, mostly one: how the connection of each is, and whether it is asked.
+    pub instances: Vec<Instance>,
+    /// How many calls were sent again.
+    pub retries: u64,
     /// How many connections live, those that callers have to themselves with them.
     pub connections: usize,
     /// How many of them are to programs that Wharf started.
     pub processes: usize,
-    /// Why it cannot be reached, if it is known to be so.
+    /// Why it cannot be reached or is not asked at the moment, if it is known to be so.
     pub trouble: Option<Error>,
 }
 
@@ -66,10 +72,13 @@ impl Host {
             ServerStatus {
                 transport: server.config.transport_name(),
                 enabled: server.config.enabled,
-                state: server.berth.state(),
+                state: server.state(),
+                instances: server.berths().iter().map(Instance::of).collect(),
+                retries: server.retries.load(Ordering::Relaxed),
                 connections,
                 processes,
-                trouble: server.trouble().filter(|_| server.config.enabled),
+                // A connection that lives is no help while nobody is let through to it.
+                trouble: server.trouble().or_else(|| server.admits().err()).filter(|_| server.config.enabled),
                 name,
             }
         });

@@ -165,12 +165,15 @@ fn l96_who_watches_what_is_required_and_where_traces_go() {
         otlp = "http://127.0.0.1:4318"
         sample = 0.25
         service = "harbour"
+        headers = { Authorization = "Bearer open-sesame" }
         "#;
     let config = user(text).unwrap();
     assert_eq!(config.gateway.operators, Some(vec![CallerName::parse("prometheus").unwrap()]));
     assert_eq!(config.gateway.required, [ServerName::parse("git").unwrap()]);
     assert_eq!(config.telemetry.otlp.as_ref().map(url::Url::as_str), Some("http://127.0.0.1:4318/"));
     assert_eq!((config.telemetry.sample, config.telemetry.service.as_str()), (0.25, "harbour"));
+    assert_eq!(config.telemetry.headers["Authorization"].expose(), "Bearer open-sesame");
+    assert!(!format!("{:?}", config.telemetry).contains("open-sesame"), "it is a secret");
     let nothing = user("").unwrap();
     assert_eq!((nothing.telemetry.otlp, nothing.telemetry.sample), (None, 1.0));
     assert_eq!((nothing.gateway.operators, nothing.gateway.required.len()), (None, 0));
@@ -180,6 +183,10 @@ fn l96_who_watches_what_is_required_and_where_traces_go() {
         "[telemetry]\nsample = 2",
         "[telemetry]\nsample = \"all\"",
         "[telemetry]\nservice = \"\"",
+        "[telemetry]\nheaders = \"Authorization\"",
+        "[telemetry]\nheaders = { \"a b\" = \"x\" }",
+        "[telemetry]\nheaders = { A = \"two\\nlines\" }",
+        "[telemetry]\nheaders = { A = \"env:NOBODY_SETS_THIS\" }",
         "[telemetry]\notpl = \"http://127.0.0.1:4318\"",
         "[gateway]\noperators = [\"\"]",
         "[gateway]\nrequired = [\"7\"]",

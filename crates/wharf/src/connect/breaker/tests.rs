@@ -1,10 +1,12 @@
 //! The breaker by itself, on a clock that stands still.
 
+use std::sync::Barrier;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, advance};
 
-use super::{Breaker, LONGEST};
+use super::{Breaker, LONGEST, Passage};
 use crate::config::{BreakerSettings, ServerConfig};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Circuit, Event};
@@ -161,4 +163,67 @@ async fn l38_without_settings_it_never_opens() {
         call(&breaker, Some(lost())).unwrap_err();
     }
     assert_eq!(breaker.circuit(), Circuit::Closed);
+}
+
+/// How many of so many that come at the same moment, each in a thread of its own, are let through. They stay inside.
+fn crowd<'a>(breaker: &'a Breaker, inside: &mut Vec<Passage<'a>>) -> usize {
+    let (runtime, gathered) = (Handle::current(), Barrier::new(16));
+    let before = inside.len();
+    std::thread::scope(|scope| {
+        let come = || {
+            // The clock is the runtime's.
+            let _inside = runtime.enter();
+            gathered.wait();
+            breaker.enter().ok()
+        };
+        let all: Vec<_> = (0..16).map(|_| scope.spawn(come)).collect();
+        inside.extend(all.into_iter().filter_map(|one| one.join().unwrap()));
+    });
+    inside.len() - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn l38_of_many_that_come_at_once_one_is_let_through_and_the_next_when_that_takes_too_long() {
+    let (breaker, _heard) = breaker(Some(BreakerSettings { failures: 1, cool_down: Duration::from_secs(1) }));
+    call(&breaker, Some(lost())).unwrap_err();
+    let mut inside = Vec::new();
+    assert_eq!(crowd(&breaker, &mut inside), 0, "it is open");
+    let pause = pause_of(&breaker);
+    advance(pause).await;
+    assert_eq!(crowd(&breaker, &mut inside), 1);
+    assert_eq!(crowd(&breaker, &mut inside), 0, "while it is out nobody else is");
+    advance(pause).await;
+    assert_eq!(crowd(&breaker, &mut inside), 1, "a probe that hangs keeps the next one back for a pause");
+    drop(inside.remove(0));
+    assert_eq!(
+        crowd(&breaker, &mut inside),
+        0,
+        "the first that comes back does not open the door for a third"
+    );
+    inside.remove(0).called((1, true), &Ok(()));
+    assert_eq!(breaker.circuit(), Circuit::Closed);
+    assert_eq!(crowd(&breaker, &mut inside), 16, "and everybody is let through again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l38_a_probe_that_fails_after_another_call_was_answered_is_one_failure_and_no_more() {
+    let (breaker, _heard) = breaker(Some(BreakerSettings { failures: 3, cool_down: Duration::from_secs(1) }));
+    let old = breaker.enter().unwrap();
+    for _ in 0..3 {
+        call(&breaker, Some(lost())).unwrap_err();
+    }
+    advance(pause_of(&breaker)).await;
+    let probe = breaker.enter().unwrap();
+    // What was sent before it opened is answered while the probe is out.
+    old.called((1, true), &Ok(()));
+    assert_eq!(breaker.circuit(), Circuit::Closed);
+    probe.called((1, true), &Err::<(), _>(lost().into()));
+    assert_eq!(breaker.circuit(), Circuit::Closed, "it is the first failure in a row");
+    // The twin: of a probe that nobody came before, one failure is enough.
+    for _ in 0..2 {
+        call(&breaker, Some(lost())).unwrap_err();
+    }
+    advance(pause_of(&breaker)).await;
+    call(&breaker, Some(lost())).unwrap_err();
+    assert_eq!(breaker.circuit(), Circuit::Open);
 }

@@ -10,6 +10,7 @@ use crate::connect::inbox::Inbox;
 use crate::connect::link::LinkFailure;
 use crate::net::{Answer, Head};
 use crate::text::Escaped;
+use crate::wire::Json;
 
 /// What a good answer holds.
 pub(crate) enum Content {
@@ -22,6 +23,8 @@ pub(crate) enum Content {
 /// How much of a refusal is read, and how much of it is shown.
 const REFUSAL_READ: usize = 64 * 1024;
 const REFUSAL_SHOWN: usize = 300;
+/// How deep it may be, to be understood.
+const REFUSAL_DEPTH: usize = 8;
 
 pub(crate) fn content(head: &Head) -> Content {
     let text = |value: &[u8]| String::from_utf8_lossy(value).to_ascii_lowercase();
@@ -104,14 +107,20 @@ fn seconds(text: &str) -> Option<Duration> {
     is_number.then(|| Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
 }
 
-/// 404 is what the specification wants. The other two are in the field: the examples of the TypeScript SDK, and rmcp
-/// before 1.0.
+/// The server says that it does not know the session, and so cannot have run anything. 404 is what the specification
+/// wants. The other two are in the field, and must be these very words: the examples of the TypeScript SDK, and rmcp before 1.0.
 fn is_expired(status: StatusCode, body: &[u8]) -> bool {
-    let says = |text: &str| memchr::memmem::find(body, text.as_bytes()).is_some();
     match status {
         StatusCode::NOT_FOUND => true,
-        StatusCode::BAD_REQUEST => says("No valid session ID"),
-        StatusCode::UNAUTHORIZED => says("Session not found"),
+        StatusCode::BAD_REQUEST => {
+            let said = Json::parse(body.to_vec(), REFUSAL_DEPTH)
+                .ok()
+                .and_then(|body| body.member("error")?.member("message"));
+            said.is_some_and(|said| {
+                said.text().is_some_and(|said| said == "Bad Request: No valid session ID provided")
+            })
+        }
+        StatusCode::UNAUTHORIZED => body.trim_ascii() == b"Unauthorized: Session not found",
         _ => false,
     }
 }

@@ -1,6 +1,7 @@
 //! Ending a server: wait after its standard input was closed, then SIGTERM, then SIGKILL, to its whole tree.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -51,10 +52,11 @@ impl Group {
         Self { pid, confined, exit, grace, stopped, tree, folder, bounds }
     }
 
-    /// Writes down everything below the server: a child that left the group with `setsid` is only found through its
-    /// parents, as long as they live.
+    /// Writes down everything below the server. A child that left the group with `setsid` is found through its parents, as
+    /// long as they live, and by the server's own folder, as long as it stands there.
     pub(super) fn mark_tree(&self) {
-        let now = descendants(self.pid);
+        let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = members(self.pid, folder.as_ref().map(OwnFolder::path));
         self.tree.lock().unwrap_or_else(PoisonError::into_inner).extend(now);
     }
 
@@ -68,10 +70,10 @@ impl Group {
         if !self.gone_within(self.grace).await {
             self.mark_tree();
             self.signal(Signal::TERM);
-            if !self.gone_within(self.grace).await {
-                self.mark_tree();
-            }
+            self.gone_within(self.grace).await;
         }
+        // Also after a crash: what it left behind still stands in its folder.
+        self.mark_tree();
         self.signal(Signal::KILL);
         self.gone_within(KILLED).await;
         self.clear_away();
@@ -135,8 +137,9 @@ struct Stat {
     started: u64,
 }
 
-/// Everything that the process started, as far as its parents still live. Empty where there is no `/proc`.
-fn descendants(root: u32) -> Vec<Member> {
+/// Everything that the process started, as far as its parents still live, and everything that stands in its own folder.
+/// Empty where there is no `/proc`.
+fn members(root: u32, folder: Option<&Path>) -> Vec<Member> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -145,8 +148,8 @@ fn descendants(root: u32) -> Vec<Member> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter_map(|pid: u32| read_stat(pid).map(|stat| (pid, stat)))
         .collect();
-    let below_root = |pid: &u32| {
-        let mut at = *pid;
+    let below_root = |pid: u32| {
+        let mut at = pid;
         // Bounded: a chain of parents is never longer than the table.
         for _ in 0..processes.len() {
             match processes.get(&at) {
@@ -157,9 +160,19 @@ fn descendants(root: u32) -> Vec<Member> {
         }
         false
     };
-    let below: Vec<u32> = processes.keys().filter(|pid| below_root(pid)).copied().collect();
-    let member = |pid: u32| Member { pid, parent: processes[&pid].parent, started: processes[&pid].started };
-    below.into_iter().map(member).collect()
+    let folder = folder.and_then(|folder| folder.canonicalize().ok());
+    let stands_there = |pid: u32| folder.as_ref().is_some_and(|folder| stands_in(pid, folder));
+    let all = processes.iter().filter(|(pid, _)| **pid != std::process::id());
+    let ours = all.filter(|(pid, _)| below_root(**pid) || stands_there(**pid));
+    ours.map(|(pid, stat)| Member { pid: *pid, parent: stat.parent, started: stat.started }).collect()
+}
+
+/// Whether a process has its working folder or its root in there. Of processes of others nobody can tell.
+fn stands_in(pid: u32, folder: &Path) -> bool {
+    let within = |what: &str| {
+        std::fs::read_link(format!("/proc/{pid}/{what}")).is_ok_and(|place| place.starts_with(folder))
+    };
+    within("cwd") || within("root")
 }
 
 fn read_stat(pid: u32) -> Option<Stat> {

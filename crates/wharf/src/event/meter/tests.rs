@@ -55,3 +55,31 @@ fn l96_a_call_is_sorted_by_its_time_to_the_nanosecond() {
     assert_eq!((reading.buckets[0], reading.buckets[1]), (2, 1));
     assert_eq!((reading.buckets[BOUNDS.len() - 1], reading.buckets[BOUNDS.len()]), (1, 1));
 }
+
+#[test]
+fn l96_every_kind_of_error_is_an_outcome_of_its_own() {
+    let source = include_str!("../../error.rs");
+    let kinds =
+        source.split("pub fn kind(").nth(1).and_then(|rest| rest.split("pub fn side(").next()).unwrap();
+    let kinds: Vec<_> = kinds.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    assert!(kinds.len() > 25, "{kinds:?}");
+    for kind in kinds {
+        assert!(OUTCOMES.contains(&kind), "`{kind}` would be counted as `other`");
+    }
+}
+
+#[test]
+fn l96_what_was_not_sent_does_not_tell_how_long_calls_take() {
+    let tally = Tally::default();
+    let server = || ServerName::parse("a").unwrap();
+    let refused = Error::Unavailable { server: server(), reason: "r".into(), retry_after: Duration::ZERO };
+    let late = Error::Timeout { server: server(), after: Duration::ZERO, stderr: Default::default() };
+    (0..5).for_each(|_| tally.end(place_of(&refused), Duration::ZERO));
+    tally.end(place_of(&denied("approval 7")), Duration::ZERO);
+    assert_eq!(tally.read(Label::Unknown).buckets.iter().sum::<u64>(), 0);
+    // The twin: what was sent does, however it ended.
+    tally.end(OK, Duration::from_secs(1));
+    tally.end(place_of(&late), Duration::from_secs(1));
+    let now = tally.read(Label::Unknown);
+    assert_eq!((now.buckets.iter().sum::<u64>(), now.ended()), (2, 8));
+}

@@ -1,5 +1,6 @@
 //! The queue as others may see it: how much is under way and waits, by server and by caller, and what was refused.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Gate, Server};
@@ -10,8 +11,8 @@ use crate::names::{CallerName, ServerName};
 pub(in crate::gateway) struct Gauge {
     /// By server; `None` are calls of what is not there.
     pub(in crate::gateway) servers: Vec<(Option<ServerName>, Load)>,
-    /// By caller, the busiest first. Those that do nothing are not told of.
-    pub(in crate::gateway) callers: Vec<(CallerName, Load)>,
+    /// By caller, the busiest first. Those that do nothing are not told of; `None` are all for whom there is no name left.
+    pub(in crate::gateway) callers: Vec<(Option<CallerName>, Load)>,
     /// Refused because one caller asked too often.
     pub(in crate::gateway) too_often: u64,
     /// Refused because too many waited already.
@@ -25,7 +26,7 @@ pub(in crate::gateway) struct Load {
     pub(in crate::gateway) waiting: usize,
 }
 
-/// So many callers are told of by name; the others of one moment are left out.
+/// So many callers are ever told of by name, however many come: whoever keeps what it is told keeps each name for good.
 const CALLERS: usize = 100;
 
 impl Gate {
@@ -51,9 +52,28 @@ impl Gate {
         drop(state);
         servers.sort_by(|a, b| a.0.cmp(&b.0));
         callers.sort_by(|a, b| b.1.total().cmp(&a.1.total()).then_with(|| a.0.cmp(&b.0)));
-        callers.truncate(CALLERS);
+        let callers = self.by_name(callers);
         let (too_often, too_many) = (self.0.too_often.load(Relaxed), self.0.too_many.load(Relaxed));
         Gauge { servers, callers, too_often, too_many }
+    }
+}
+
+impl Gate {
+    /// Those who have a name here, or get one of those that are left; the others together, at the end.
+    fn by_name(&self, callers: Vec<(CallerName, Load)>) -> Vec<(Option<CallerName>, Load)> {
+        let mut named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut told, mut others) = (Vec::new(), Load::default());
+        for (caller, load) in callers {
+            if named.len() < CALLERS || named.contains(&caller) {
+                named.insert(caller.clone());
+                told.push((Some(caller), load));
+            } else {
+                others.under_way += load.under_way;
+                others.waiting += load.waiting;
+            }
+        }
+        told.extend((others != Load::default()).then_some((None, others)));
+        told
     }
 }
 

@@ -9,7 +9,8 @@ use crate::host::Host;
 use crate::mcp::trace::TraceParent;
 
 fn settings(sample: f64) -> TelemetrySettings {
-    TelemetrySettings { otlp: Some("http://127.0.0.1:9".parse().unwrap()), sample, service: "t".into() }
+    let otlp = Some("http://127.0.0.1:9".parse().unwrap());
+    TelemetrySettings { otlp, sample, service: "t".into(), ..TelemetrySettings::default() }
 }
 
 async fn tracer(sample: f64) -> std::sync::Arc<Tracer> {

@@ -30,7 +30,7 @@ fn server(name: &str) -> ServerName {
 /// A pass may name whoever asked for it, so names must stay as long as it does.
 async fn enter<'a>(gate: &'a Gate, who: &str, at: &str) -> Result<Pass<'a>, Overloaded> {
     let (who, at) = (Box::leak(Box::new(caller(who))), Box::leak(Box::new(server(at))));
-    gate.enter(who, Some(at)).await
+    gate.enter(who, Some(at), || Duration::MAX).await
 }
 
 fn at_once<'a>(gate: &'a Gate, who: &str, at: &str) -> Option<Result<Pass<'a>, Overloaded>> {
@@ -148,4 +148,38 @@ async fn l94_whatever_comes_and_goes_no_limit_is_passed_and_no_place_is_lost() {
         let rest: Vec<_> = (0..4).map(|_| at_once(&gate, "c1", &place).unwrap().unwrap()).collect();
         assert_eq!(all.len() + rest.len(), 8);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l37_whoever_waits_for_its_turn_waits_no_longer_than_its_call_may_take() {
+    let gate = gate(100, 1, 8);
+    let time = Duration::from_secs(5);
+    let (first, second, at) = (caller("a"), caller("b"), server("s"));
+    let held = at_once(&gate, "x", "s").unwrap().unwrap();
+    let begun = tokio::time::Instant::now();
+    assert!(gate.enter(&first, Some(&at), || time).await.is_err(), "nobody leaves");
+    assert_eq!(begun.elapsed(), time);
+    // The twin: a turn that comes in time leaves the rest of it for the call.
+    let wait = async {
+        sleep(Duration::from_secs(2)).await;
+        drop(held);
+    };
+    let (pass, ()) = tokio::join!(gate.enter(&second, Some(&at), || time), wait);
+    assert_eq!(pass.unwrap().left(), Some(Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l96_a_hundred_callers_are_ever_told_of_by_name() {
+    let gate = gate(100, 1000, 8);
+    let mut names = std::collections::BTreeSet::new();
+    for round in 0..30 {
+        let inside: Vec<_> = (0..10)
+            .map(|n| at_once(&gate, &format!("caller-{}", round * 10 + n), "s").unwrap().unwrap())
+            .collect();
+        let told = gate.gauge().callers;
+        assert_eq!(told.iter().map(|(_, load)| load.under_way).sum::<usize>(), 10, "all are counted");
+        names.extend(told.into_iter().filter_map(|(name, _)| name));
+        drop(inside);
+    }
+    assert_eq!(names.len(), 100);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use wharf::config::{CallLimits, CallerRules, CallerTable};
+use wharf::config::{BreakerSettings, CallLimits, CallerRules, CallerTable, Share};
 use wharf::gateway::{Callers, Key};
 use wharf::names::{CallerName, ServerName};
 use wharf_testkit::{Era, Puppet, Step};
@@ -122,7 +122,7 @@ async fn l96_every_call_is_counted_once_however_it_ends() {
     assert_eq!(now.sum("wharf_calls_total", &[("server", ""), ("outcome", "denied")]), 1.0);
     let (started, ended) = (now.sum("wharf_calls_started_total", &[]), now.sum("wharf_calls_total", &[]));
     assert_eq!((started, ended), (10.0, 10.0));
-    assert_eq!(now.sum("wharf_call_duration_seconds_count", &[]), ended);
+    assert_eq!(now.sum("wharf_call_duration_seconds_count", &[]), 7.0, "of those that were sent");
     assert_eq!(now.sum("wharf_calls_in_flight", &[]), 0.0);
     let slow = [("server", "pup"), ("tool", "hangs"), ("le", "0.25")];
     assert_eq!(now.value("wharf_call_duration_seconds_bucket", &slow), Some(0.0), "it took longer");
@@ -303,6 +303,63 @@ async fn l96_ready_says_no_while_a_required_server_is_down() {
         assert!(call(&door, "fine_echo").await["result"].is_object());
         door.host.close().await;
     }
+}
+
+#[tokio::test]
+async fn l96_a_required_server_that_is_left_alone_is_seen_everywhere_though_its_connection_lives() {
+    let files = folder();
+    let mut pup = puppet("pup", &several(&files));
+    pup.timeout = Duration::from_millis(300);
+    pup.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down: Duration::from_secs(600) });
+    let host = quick().server(pup).start().await.unwrap();
+    let door = open_with(host, |b| b.required([ServerName::parse("pup").unwrap()])).await;
+    let circuit = |now: &Scrape, word: &str| {
+        now.value("wharf_server_circuit", &[("server", "pup"), ("instance", "1"), ("circuit", word)])
+    };
+    assert!(call(&door, "pup_echo").await["result"].is_object());
+    assert!(get(&door, "/readyz", &[]).await.status.is_success());
+    assert_eq!(circuit(&scrape(&door).await, "closed"), Some(1.0));
+    assert_eq!(call(&door, "pup_hangs").await["error"]["data"]["kind"], "timeout");
+    assert_eq!(call(&door, "pup_echo").await["error"]["data"]["kind"], "unavailable");
+    assert_eq!(get(&door, "/readyz", &[]).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let now = scrape(&door).await;
+    assert_eq!((circuit(&now, "open"), circuit(&now, "closed")), (Some(1.0), Some(0.0)));
+    assert_eq!(now.value("wharf_server_trouble", &[("server", "pup")]), Some(1.0));
+    assert_eq!(outcomes(&now, "echo", "unavailable"), 1.0);
+    let status = get(&door, "/status", &[]).await.json();
+    let server = &status["servers"][0];
+    assert_eq!((&server["state"], &server["circuit"]), (&json!("connected"), &json!("open")));
+    assert!(server["trouble"].as_str().unwrap().contains("not asked at the moment"), "{server}");
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_every_instance_and_every_process_is_told_of() {
+    let files = folder();
+    let mut pup = puppet("pup", &several(&files));
+    pup.resilience.instances = 2;
+    let mut own = puppet("own", &several(&files));
+    own.share = Some(Share::Never);
+    let door = open(quick().servers([pup, own]).start().await.unwrap()).await;
+    for _ in 0..2 {
+        assert!(call(&door, "pup_echo").await["result"].is_object());
+    }
+    let processes = |now: &Scrape, server: &str| now.value("wharf_server_processes", &[("server", server)]);
+    let now = scrape(&door).await;
+    assert_eq!(now.sum("wharf_server_instance_up", &[("server", "pup")]), 2.0);
+    assert_eq!(processes(&now, "pup"), Some(2.0));
+    let (before, sent) =
+        (processes(&now, "own").unwrap(), count(&received(&at(&files, "log")), "tools/call"));
+    let watching = async {
+        let log = at(&files, "log");
+        until("it is at the server", || count(&received(&log), "tools/call") > sent).await;
+        assert!(processes(&scrape(&door).await, "own").unwrap() > before, "the process of one call");
+    };
+    tokio::select! {
+        answer = call(&door, "own_waits") => panic!("{answer:?}"),
+        () = watching => {}
+    }
+    door.host.close().await;
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use wharf::config::{ServerConfig, TelemetrySettings};
 use wharf::mcp::trace::{TraceParent, is_baggage, is_state};
 use wharf::names::ServerName;
+use wharf::secret::Secret;
 use wharf_testkit::http::{Reply, honest_legacy, honest_modern};
 use wharf_testkit::{Era, HttpPuppet, Puppet, Recorded, Step};
 
@@ -166,12 +167,16 @@ async fn l96_spans_stand_between_the_callers_and_the_servers() {
         [Era::Legacy, Era::Modern].into_iter().flat_map(|c| [Era::Legacy, Era::Modern].map(|s| (c, s)))
     {
         let log = at(&files, &format!("{caller:?}{server:?}"));
-        let (collector, settings) = collector();
+        let (collector, mut settings) = collector();
+        settings.headers.insert("Authorization".into(), Secret::new("Bearer open-sesame"));
         let servers = host([puppet("pup", &Puppet::of(server).log(&log))]).await;
         let door = open_with(servers, |b| b.telemetry(settings)).await;
         call(&door, caller, json!({"traceparent": PARENT, "tracestate": "rojo=1"}), &[]).await;
         let got = told(&log);
         until("the spans are there", || spans(&collector).len() == 2).await;
+        let shown =
+            collector.requests().into_iter().all(|r| r.header("authorization") == Some("Bearer open-sesame"));
+        assert!(shown, "the collector knows who sends them");
         let [request, onward] = <[Value; 2]>::try_from(spans(&collector)).unwrap();
         assert_eq!((&request["traceId"], &onward["traceId"]), (&json!(TRACE), &json!(TRACE)));
         assert_eq!(request["parentSpanId"], "b7ad6b7169203331", "under the caller's");
@@ -283,14 +288,20 @@ async fn l96_servers_over_http_hear_of_the_trace_in_a_header_too() {
     for server in [&modern, &legacy] {
         let config = ServerConfig::http(ServerName::parse("pup").unwrap(), &server.url()).unwrap();
         let door = open(host([config]).await).await;
-        let answer = call(&door, Era::Modern, json!({"traceparent": PARENT}), &[]).await;
+        let all = json!({"traceparent": PARENT, "tracestate": "rojo=1", "baggage": "k=v"});
+        let answer = call(&door, Era::Modern, all, &[]).await;
         assert!(answer["result"].is_object(), "{answer}");
         let calls: Vec<_> =
             server.requests().into_iter().filter(|r| r.rpc_method() == "tools/call").collect();
         assert_eq!(calls[0].header("traceparent"), Some(PARENT));
-        call(&door, Era::Modern, json!({}), &[]).await;
+        assert_eq!(calls[0].header("tracestate"), Some("rojo=1"));
+        assert_eq!(calls[0].header("baggage"), Some("k=v"));
+        // The twin: what nobody said, or said wrongly, is not there.
+        call(&door, Era::Modern, json!({"tracestate": "NO", "baggage": "bad baggage"}), &[]).await;
         let last = server.requests().into_iter().rfind(|r| r.rpc_method() == "tools/call").unwrap();
-        assert_eq!(last.header("traceparent"), None);
+        for name in ["traceparent", "tracestate", "baggage"] {
+            assert_eq!(last.header(name), None, "{name}");
+        }
         door.host.close().await;
     }
 }

@@ -18,7 +18,7 @@ async fn r_07_a_status_says_whether_the_call_may_be_made_again() {
         (404, "connection", false),
         (409, "connection", false),
         (413, "connection", false),
-        (429, "connection", true),
+        (429, "busy", true),
         (500, "unknown_outcome", false),
         (502, "unknown_outcome", false),
         (503, "unknown_outcome", false),

@@ -267,6 +267,26 @@ async fn l35_a_forgotten_session_is_made_again_once_and_every_call_runs_once() {
 }
 
 #[tokio::test]
+async fn l35_words_about_sessions_do_not_make_a_call_be_sent_again() {
+    let ways = [
+        (
+            400,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session ID in row 7"}}"#,
+        ),
+        (400, "No valid session ID"),
+        (401, "row 7: Session not found"),
+    ];
+    for refuse in ways {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let server = forgetful(refuse, &runs).await;
+        let (connection, _) = connect(&server).await;
+        assert_ne!(kind(&call(&connection).await), "ok", "{refuse:?}");
+        let greeted = server.count("POST initialize");
+        assert_eq!((server.count("POST tools/call"), greeted), (1, 1), "{refuse:?}");
+    }
+}
+
+#[tokio::test]
 async fn l35_a_session_that_cannot_be_made_again_ends_the_connection_and_nothing_ran() {
     let runs = Arc::new(AtomicUsize::new(0));
     let greeted = Arc::new(AtomicUsize::new(0));

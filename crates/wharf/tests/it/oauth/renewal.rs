@@ -1,5 +1,6 @@
 //! Tokens that end: renewed in time, once, by one of all who need them; and what is said when they cannot be.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use futures_util::future::join_all;
@@ -8,7 +9,7 @@ use wharf::Error;
 use wharf::connect::{LoginState, SealedFiles, TokenMemory};
 use wharf_testkit::http::honest_modern;
 use wharf_testkit::oauth::{Authority, Rules};
-use wharf_testkit::{HttpPuppet, Reply};
+use wharf_testkit::{HttpPuppet, Recorded, Reply};
 
 use super::{call, config, guarded, honest, host, host_with, log_in, shown};
 use crate::support::{folder, soon, until};
@@ -26,6 +27,27 @@ async fn l81_a_token_that_is_refused_is_renewed_once_however_many_calls_need_it(
         // A refresh token that is used twice ends the login, so that twice would be seen twice.
         assert_eq!(authority.renewals(), round);
     }
+}
+
+#[tokio::test]
+async fn l38_a_call_refused_for_its_token_is_sent_again_with_a_newer_one_and_runs_once() {
+    let (authority, ran) = (Authority::start(), Arc::new(AtomicUsize::new(0)));
+    let (guard, counted) = (authority.guard(), Arc::clone(&ran));
+    let server = HttpPuppet::start(move |request| {
+        let ran = Arc::clone(&counted);
+        guard.clone().before(move |request: Recorded| {
+            if request.rpc_method() == "tools/call" {
+                ran.fetch_add(1, Ordering::SeqCst);
+            }
+            honest_modern(vec![json!({ "name": "echo", "inputSchema": { "type": "object" } })])(request)
+        })(request)
+    });
+    let host = host(&server).await;
+    log_in(&host).await.unwrap();
+    call(&host, "echo").await.unwrap();
+    authority.end_access();
+    call(&host, "echo").await.unwrap();
+    assert_eq!((shown(&server, "tools/call").len(), ran.load(Ordering::SeqCst)), (3, 2));
 }
 
 #[tokio::test]

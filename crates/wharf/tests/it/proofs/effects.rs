@@ -12,7 +12,7 @@ use wharf::names::ServerName;
 use wharf_testkit::{Puppet, Step};
 
 use crate::http::server::{Exchange, Server};
-use crate::http::{discovered, done};
+use crate::http::{discovered, done, initialized};
 use crate::support::{at, count, echo, effects, error, folder, pid_in, pup, quick, received, soon};
 
 #[tokio::test]
@@ -46,22 +46,31 @@ async fn r_01_a_server_killed_from_outside_before_it_reads_has_an_unknown_outcom
     host.close().await;
 }
 
-/// What goes wrong at a server over HTTP, and what the caller is told.
-const FAULTS: [(&str, &str); 13] = [
-    ("reset before headers", "unknown_outcome"),
-    ("close before headers", "unknown_outcome"),
-    ("half the headers", "unknown_outcome"),
-    ("half a body", "unknown_outcome"),
-    ("reset in the stream", "unknown_outcome"),
-    ("half an event", "unknown_outcome"),
-    ("502", "unknown_outcome"),
-    ("503", "unknown_outcome"),
-    ("429", "connection"),
-    ("a page", "protocol"),
-    ("an answer of another call", "protocol"),
-    ("twice the answer", "ok"),
-    ("nothing wrong", "ok"),
+/// What goes wrong at a server over HTTP, and what the caller is told in the modern era and in the legacy one.
+const FAULTS: [(&str, [&str; 2]); 17] = [
+    ("reset before headers", ["unknown_outcome"; 2]),
+    ("close before headers", ["unknown_outcome"; 2]),
+    ("half the headers", ["unknown_outcome"; 2]),
+    ("half a body", ["unknown_outcome"; 2]),
+    ("reset in the stream", ["unknown_outcome"; 2]),
+    ("half an event", ["unknown_outcome"; 2]),
+    ("502", ["unknown_outcome"; 2]),
+    ("503", ["unknown_outcome"; 2]),
+    ("429", ["busy"; 2]),
+    ("401", ["auth"; 2]),
+    ("a page", ["protocol"; 2]),
+    ("an answer of another call", ["protocol"; 2]),
+    ("words about sessions", ["tool"; 2]),
+    // A session that is not known was not run in: only there it is sent again.
+    ("404", ["connection", "ok"]),
+    ("no valid session", ["tool", "ok"]),
+    ("twice the answer", ["ok"; 2]),
+    ("nothing wrong", ["ok"; 2]),
 ];
+/// What refuses a call for certain before it is run.
+const REFUSALS: [&str; 5] = ["429", "401", "404", "no valid session", "words about sessions"];
+const NO_SESSION: &str = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
+const OF_SESSIONS: &str = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"row 7: No valid session ID in the table"}}"#;
 
 async fn misbehave(x: Exchange, fault: &str) {
     let answer = x.seen.answer(done());
@@ -87,6 +96,10 @@ async fn misbehave(x: Exchange, fault: &str) {
         "502" => x.reply(502, "retry-after: 99999999999999999999\r\n", "").await,
         "503" => x.reply(503, "retry-after: -1\r\n", "").await,
         "429" => x.reply(429, "retry-after: 31536000\r\n", "").await,
+        "401" => x.reply(401, "", "").await,
+        "404" => x.reply(404, "", "").await,
+        "no valid session" => x.reply(400, "content-type: application/json\r\n", NO_SESSION).await,
+        "words about sessions" => x.reply(400, "content-type: application/json\r\n", OF_SESSIONS).await,
         "a page" => x.reply(200, "content-type: text/html\r\n", "<h1>Welcome</h1>").await,
         "an answer of another call" => {
             x.json("", json!({"jsonrpc": "2.0", "id": 987_654, "result": done()})).await;
@@ -101,42 +114,63 @@ async fn misbehave(x: Exchange, fault: &str) {
     }
 }
 
-#[tokio::test]
-async fn r_07_a_remote_call_is_never_sent_again_whatever_goes_wrong() {
-    for (fault, expected) in FAULTS {
-        let effects = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&effects);
-        let server = Server::start(move |x| {
-            let counter = Arc::clone(&counter);
-            async move {
-                let tool = json!({"name": "t", "inputSchema": {"type": "object"}});
-                match x.seen.method() {
-                    "server/discover" => x.result(discovered()).await,
-                    "tools/list" => x.result(json!({"tools": [tool], "resultType": "complete"})).await,
-                    "tools/call" if counter.fetch_add(1, Ordering::SeqCst) == 0 => misbehave(x, fault).await,
-                    "tools/call" => x.result(done()).await,
-                    "subscriptions/listen" => x.events("").await.closed().await,
-                    _ => x.accepted().await,
+/// A server that plays a fault at its first call and is honest then, and how often it ran the tool.
+async fn faulty(fault: &'static str, legacy: bool) -> (Server, Arc<AtomicUsize>) {
+    let (effects, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counter = Arc::clone(&effects);
+    let server = Server::start(move |x| {
+        let (effects, calls) = (Arc::clone(&counter), Arc::clone(&calls));
+        async move {
+            let tool = json!({"name": "t", "inputSchema": {"type": "object"}});
+            match x.seen.line().as_str() {
+                "POST server/discover" if legacy => x.reply(400, "", "no").await,
+                "POST server/discover" => x.result(discovered()).await,
+                "POST initialize" => {
+                    let answer = x.seen.answer(initialized());
+                    x.json("mcp-session-id: s\r\n", answer).await;
                 }
+                "POST tools/list" => x.result(json!({"tools": [tool], "resultType": "complete"})).await,
+                "POST tools/call" => {
+                    let first = calls.fetch_add(1, Ordering::SeqCst) == 0;
+                    if !(first && REFUSALS.contains(&fault)) {
+                        effects.fetch_add(1, Ordering::SeqCst);
+                    }
+                    if first { misbehave(x, fault).await } else { x.result(done()).await }
+                }
+                "POST subscriptions/listen" => x.events("").await.closed().await,
+                "GET" => x.reply(405, "", "").await,
+                _ => x.accepted().await,
             }
-        })
-        .await;
+        }
+    })
+    .await;
+    (server, effects)
+}
+
+#[tokio::test]
+async fn r_07_a_remote_call_runs_once_at_most_whatever_goes_wrong() {
+    for (legacy, (fault, expected)) in
+        [false, true].into_iter().flat_map(|era| FAULTS.map(|fault| (era, fault)))
+    {
+        let (expected, what) = (expected[usize::from(legacy)], format!("{fault}, legacy: {legacy}"));
+        let (server, effects) = faulty(fault, legacy).await;
         let config = ServerConfig::http(ServerName::parse("far").unwrap(), &server.url()).unwrap();
         let host = quick().server(config).start().await.unwrap();
         host.tools().await;
         let since = Instant::now();
         let outcome = soon(fault, host.call("far_t", json!({}))).await;
         let kind = outcome.error.as_deref().map_or("ok", wharf::Error::kind);
-        assert_eq!(kind, expected, "{fault}: {outcome:?}");
-        assert!(
-            since.elapsed() < Duration::from_secs(20),
-            "{fault}: nobody waits as long as the server says"
-        );
-        assert_eq!(effects.load(Ordering::SeqCst), 1, "{fault}: it was sent once");
+        assert_eq!(kind, expected, "{what}: {outcome:?}");
+        assert!(since.elapsed() < Duration::from_secs(20), "{what}: nobody waits as long as the server says");
+        let refused = REFUSALS.contains(&fault);
+        let again = refused && expected == "ok";
+        assert_eq!(server.count("POST tools/call"), 1 + usize::from(again), "{what}: how often it was sent");
+        let ran = usize::from(!refused || again);
+        assert_eq!(effects.load(Ordering::SeqCst), ran, "{what}: how often it ran");
         // The legitimate twin: the next call is a call of its own, and finds the server.
         let next = soon(fault, host.call("far_t", json!({}))).await;
-        assert!(next.success, "{fault}: {next:?}");
-        assert_eq!(effects.load(Ordering::SeqCst), 2, "{fault}");
+        assert!(next.success, "{what}: {next:?}");
+        assert_eq!(effects.load(Ordering::SeqCst), ran + 1, "{what}");
         host.close().await;
     }
 }

@@ -4,6 +4,7 @@
 //! As a rule they are short; with `WHARF_ALL=1`, which `./check --all` sets, they are long. What measures a whole process,
 //! or needs a world of its own, runs in a process of its own: see [`alone`].
 
+mod deadlines;
 mod effects;
 mod half_open;
 mod interrupted;

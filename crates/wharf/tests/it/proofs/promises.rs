@@ -123,11 +123,11 @@ async fn p2_a_call_is_sent_at_most_once_and_not_sent_is_told_from_maybe_done() {
 
 #[tokio::test]
 async fn p4_nothing_is_left_after_stop_crash_or_kill() {
-    for how in ["stop", "crash", "kill"] {
+    for (how, setsid) in [("stop", true), ("crash", false), ("crash", true), ("kill", true)] {
         let (files, scratch) = (folder(), folder());
         let (pid, below) = (at(&files, "pid"), at(&files, "below"));
         let script = Puppet::new().pid(&pid).plain_tool("die").on("tool:die", [Step::Kill]).with(|s| {
-            s.spawn_grandchild = Some(Grandchild { pid_file: below.clone(), setsid: how != "crash" });
+            s.spawn_grandchild = Some(Grandchild { pid_file: below.clone(), setsid });
             (s.ignore_eof, s.ignore_term) = (true, true);
         });
         let (server, grandchild);
@@ -139,15 +139,24 @@ async fn p4_nothing_is_left_after_stop_crash_or_kill() {
             held.kill().unwrap();
             held.wait().unwrap();
         } else {
-            let host = quick().scratch(scratch.path()).server(puppet("pup", &script)).start().await.unwrap();
+            // The twin: what another server has started is nobody's business.
+            let beside = at(&files, "beside");
+            let neighbour = Puppet::new().with(|s| {
+                s.spawn_grandchild = Some(Grandchild { pid_file: beside.clone(), setsid: true });
+            });
+            let servers = [puppet("pup", &script), puppet("beside", &neighbour)];
+            let host = quick().scratch(scratch.path()).servers(servers).start().await.unwrap();
             host.tools().await;
             (server, grandchild) = (pid_in(&pid).await, pid_in(&below).await);
-            assert!(is_alive(server) && is_alive(grandchild));
+            let beside = pid_in(&beside).await;
+            assert!(is_alive(server) && is_alive(grandchild) && is_alive(beside));
             if how == "crash" {
                 assert_eq!(error(&host.call("pup_die", json!({})).await).kind(), "unknown_outcome");
                 until("what crashed is gone", || !is_alive(server) && !is_alive(grandchild)).await;
+                assert!(is_alive(beside), "what is beside it goes on");
             }
             soon("the stop", host.close()).await;
+            until("nor what is beside it", || !is_alive(beside)).await;
         }
         until("no process is left", || !is_alive(server) && !is_alive(grandchild)).await;
         until("no folder is left", || std::fs::read_dir(scratch.path()).unwrap().count() == 0).await;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use wharf::config::ServerConfig;
 use wharf::event::Event;
 use wharf::names::ServerName;
+use wharf::secret::SecretUrl;
 use wharf::{CallOptions, Host};
 use wharf_testkit::{HttpPuppet, Puppet, Reply, Step};
 
@@ -150,6 +151,24 @@ async fn l38_over_http_outages_are_retried_for_marked_tools_and_refusals_never()
             assert_eq!(sent, if again && marked { 2 } else { 1 }, "{status} {marked}");
             host.close().await;
         }
+    }
+}
+
+#[tokio::test]
+async fn l38_a_call_that_one_of_several_is_too_busy_for_is_not_sent_to_the_next_unless_it_is_marked() {
+    for marked in [false, true] {
+        let ((first, at_first), (second, at_second)) = (failing(9, 429, None), failing(9, 429, None));
+        let mut config = ServerConfig::http(ServerName::parse("pup").unwrap(), &first.url()).unwrap();
+        config.resilience.replicas = vec![SecretUrl::new(second.url().parse().unwrap())];
+        config.resilience.idempotent = marked.then(|| "echo".to_owned()).into_iter().collect();
+        config.resilience.retries = 1;
+        let host = alone(config).await;
+        host.tools().await;
+        let outcome = echo(&host).await;
+        assert_eq!(error(&outcome).kind(), "busy", "{outcome:?}");
+        let sent = at_first.load(Ordering::SeqCst) + at_second.load(Ordering::SeqCst);
+        assert_eq!(sent, 1 + usize::from(marked), "marked: {marked}");
+        host.close().await;
     }
 }
 
