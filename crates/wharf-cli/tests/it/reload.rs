@@ -349,6 +349,32 @@ fn l07_other_rules_end_what_they_forbid() {
 }
 
 #[test]
+fn l07_other_rules_leave_everybody_else_as_they_are() {
+    let desk = Desk::new();
+    configure(&desk, &[("a", ""), ("b", "")]);
+    let mut pipe = Pipe::open(&desk);
+    assert_eq!(pipe.servers(), ["a", "b"]);
+    let before = (pids(&desk, "a"), pids(&desk, "b"));
+    let text = fs::read_to_string(desk.config()).unwrap();
+    let under_way = pipe.send("tools/call", json!({"name": "a_sleep", "arguments": {"ms": 3000}}));
+    desk.user(&text.replace("commands = [", "commands = [\"one-more\", "));
+    pipe.says("reloaded: other rules\n");
+    desk.user(&text.replace("[policy]", "[policy]\nask = [\"b/echo\"]"));
+    pipe.says("reloaded: other rules\n");
+    assert_eq!((pids(&desk, "a"), pids(&desk, "b")), before, "nothing was started again");
+    let taken = format!(", {:?}", server(&desk, "b"));
+    desk.user(&text.replacen(&taken, "", 1));
+    let said = pipe.says("reloaded:");
+    assert!(said.contains("other rules; restarted b\n"), "{said}");
+    until("it is ended", || !desk.is_alive(&before.1[0]));
+    let slept = pipe.answer(under_way);
+    assert!(slept["error"].is_null(), "the call at its neighbour ended by itself: {slept}");
+    assert!(pipe.echo("a")["error"].is_null() && pipe.echo("b")["error"].is_object());
+    assert_eq!(pids(&desk, "a"), before.0);
+    pipe.close();
+}
+
+#[test]
 fn l07_rules_limits_and_approvals_are_edited_without_a_restart_and_the_rest_is_said_to_need_one() {
     let desk = Desk::new();
     configure(&desk, &[("a", ""), ("b", "")]);

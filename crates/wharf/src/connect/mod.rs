@@ -44,6 +44,7 @@ pub use inbox::Strays;
 pub use life::Progress;
 pub use listen::Listening;
 pub use pool::Pool;
+pub(crate) use program::is_judged_alike;
 pub use program::{Inspected, LetIn, inspect, let_in, program_of};
 pub use stdio::Leaving;
 pub use weak::WeakConnection;

@@ -56,6 +56,18 @@ pub fn inspect(
     }
 }
 
+/// Whether a policy lets the same be started or reached in the same way as another, or refuses it as that does. Nothing is
+/// started. What a lock accepts is no part of it: that is looked at whenever something is started, listed or called.
+pub(crate) fn is_judged_alike(
+    config: &ServerConfig,
+    [one, other]: [&Policy; 2],
+    environment: &BTreeMap<String, String>,
+) -> bool {
+    let Transport::Stdio(stdio) = &config.transport else { return one.reaches_like(other, config) };
+    let found = find(&stdio.command, environment.get("PATH").map(String::as_str));
+    one.launches_like(other, &request((config, stdio), (found.as_deref(), None), environment))
+}
+
 /// What a confined program is let into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetIn {

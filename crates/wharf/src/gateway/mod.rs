@@ -56,6 +56,8 @@ mod watching;
 mod websocket;
 
 pub use caller::{Callers, Key};
+#[doc(hidden)]
+pub use h1::{RequestHead, read_request_head};
 pub use terms::Terms;
 pub use unix::UnixDoor;
 

@@ -13,6 +13,7 @@ use super::scope::{Scope, Servers};
 use super::server::Server;
 use crate::catalog::ListKind;
 use crate::config::{Connect, Origin, ServerConfig};
+use crate::connect::{Dock, is_judged_alike};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names::{CallerName, ServerName};
@@ -41,6 +42,13 @@ enum Likeness {
     Other,
 }
 
+/// Other rules than those that connections were made under.
+struct Edit {
+    before: Arc<Policy>,
+    now: Arc<Policy>,
+    other_limits: bool,
+}
+
 // === impl Host ===
 
 impl Host {
@@ -54,7 +62,9 @@ impl Host {
         self.apply(servers.into_iter().collect(), None)
     }
 
-    /// The same under other rules, so that every connection is made anew.
+    /// The same under other rules. They hold at once for what is called and shown. A server that they let start or be
+    /// reached in another way than before is connected anew, and one that they refuse is ended; the others keep their
+    /// connections. Other limits are other terms for every connection, so all are made anew.
     ///
     /// # Errors
     /// As for [`Host::reconcile`].
@@ -72,6 +82,11 @@ impl Host {
     pub fn relock(&self, lock: Option<Arc<Lock>>) {
         let policy = &self.scope.pool.dock().policy;
         policy.replace(policy.now().with_lock(lock));
+        self.show_again();
+    }
+
+    /// Shows what the rules of now leave of what servers were seen to offer.
+    fn show_again(&self) {
         let sessions = self.core.scopes();
         for scope in sessions.iter().chain([&self.scope]) {
             for server in scope.servers.load().values() {
@@ -118,16 +133,16 @@ impl Host {
         if let Some(twice) = configs.iter().find(|config| !names.insert(&config.name)) {
             return Err(Error::config(format!("server `{}` is configured twice", twice.name)));
         }
-        let others = rules.is_some();
-        if let Some((policy, limits)) = rules {
-            let dock = self.scope.pool.dock();
-            dock.policy.replace(policy);
-            dock.limits.replace(limits);
-            self.core.scopes().iter().for_each(|scope| scope.renew(self.core.drain));
+        let edit = rules.map(|(policy, limits)| Edit::make(self.scope.pool.dock(), policy, limits));
+        if let Some(edit) = &edit {
+            self.core.scopes().iter().for_each(|scope| scope.renew(edit, self.core.drain));
         }
         let shared: HashSet<ServerName> = self.core.scopes().iter().flat_map(|s| s.given_away()).collect();
-        let (changes, eager) = self.scope.become_these(configs, &shared, others, self.core.drain);
+        let (changes, eager) = self.scope.become_these(configs, &shared, edit.as_ref(), self.core.drain);
         self.core.scopes().iter().for_each(|scope| scope.refit());
+        if edit.is_some_and(|edit| !edit.before.shows_like(&edit.now)) {
+            self.show_again();
+        }
         self.tell_of(&changes);
         if !eager.is_empty() {
             let host = self.clone();
@@ -171,7 +186,7 @@ impl Scope {
         self: &Arc<Self>,
         configs: Vec<ServerConfig>,
         shared: &HashSet<ServerName>,
-        restart_all: bool,
+        edit: Option<&Edit>,
         drain: Duration,
     ) -> (Changes, Vec<Arc<Server>>) {
         let _one_at_a_time = self.docking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,7 +198,9 @@ impl Scope {
             let name = config.name.clone();
             let known = before.get(&name);
             let likeness = match known {
-                Some(known) if !restart_all => Likeness::of(&known.config, &config),
+                Some(known) if edit.is_none_or(|edit| !edit.concerns(&known.config, self.pool.dock())) => {
+                    Likeness::of(&known.config, &config)
+                }
                 _ => Likeness::Other,
             };
             let server = match (known, likeness) {
@@ -237,10 +254,12 @@ impl Scope {
         }
     }
 
-    /// Closes the connections of an agent's own servers when their calls have ended: they are made again when they are
-    /// needed, by the rules that hold then.
-    fn renew(&self, drain: Duration) {
-        for server in self.servers.load().values().map(Arc::clone) {
+    /// Closes those connections of an agent's own servers that an edit concerns, when their calls have ended: they are made
+    /// again when they are needed, by the rules that hold then.
+    fn renew(&self, edit: &Edit, drain: Duration) {
+        let servers = self.servers.load();
+        let concerned = servers.values().filter(|server| edit.concerns(&server.config, self.pool.dock()));
+        for server in concerned.map(Arc::clone) {
             tokio::spawn(async move {
                 server.duty().idle(drain).await;
                 server.disconnect().await;
@@ -264,6 +283,28 @@ impl Scope {
 
     fn dock(&self, config: ServerConfig) -> Arc<Server> {
         Arc::new(Server::new(Arc::new(config), &self.pool, self.store.as_ref()))
+    }
+}
+
+// === impl Edit ===
+
+impl Edit {
+    /// Makes these the rules.
+    fn make(dock: &Dock, policy: Policy, limits: Limits) -> Self {
+        let before = dock.policy.now();
+        dock.policy.replace(policy);
+        let other_limits = *dock.limits.now() != limits;
+        if other_limits {
+            dock.limits.replace(limits);
+        }
+        Self { before, now: dock.policy.now(), other_limits }
+    }
+
+    /// Whether a server, or one of its instances, would not be connected now as it was before.
+    fn concerns(&self, config: &ServerConfig, dock: &Dock) -> bool {
+        let is_alike =
+            |config: &ServerConfig| is_judged_alike(config, [&self.before, &self.now], &dock.environment);
+        self.other_limits || !is_alike(config) || !config.others().iter().all(is_alike)
     }
 }
 

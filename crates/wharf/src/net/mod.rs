@@ -17,6 +17,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trial;
 mod unix;
 mod websocket;
 
@@ -32,6 +33,8 @@ pub use endpoint::Endpoint;
 pub use error::NetError;
 pub(crate) use head::Head;
 pub use resolve::{Resolve, SystemResolver};
+#[doc(hidden)]
+pub use trial::{AnswerHead, BodyEnd, read_answer_head, read_websocket};
 pub(crate) use unix::is_listening;
 pub(crate) use websocket::{CLOSING, FrameEnd, Hearing, Speaking, WebSocket, accept_key};
 

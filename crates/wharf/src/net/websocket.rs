@@ -150,7 +150,7 @@ impl WebSocket {
         Self::new(Box::new(stream), rest, Role::Server, limit).await
     }
 
-    async fn new(io: Io, rest: &[u8], role: Role, limit: usize) -> Self {
+    pub(super) async fn new(io: Io, rest: &[u8], role: Role, limit: usize) -> Self {
         let config = WebSocketConfig::default().max_message_size(Some(limit)).max_frame_size(Some(limit));
         Self(WebSocketStream::from_partially_read(io, rest.to_vec(), role, Some(config)).await)
     }

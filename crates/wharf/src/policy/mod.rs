@@ -4,6 +4,7 @@
 //! demands, or an error that names the rule and how to allow it. Pure: no IO, no async, no clock.
 
 pub mod address;
+mod alike;
 mod call;
 mod caller;
 mod egress;

@@ -83,6 +83,12 @@ impl LaunchPermit {
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
+    /// Whether the same is started in the same way. Every part is named here, so that a new one cannot be forgotten.
+    pub(super) fn allows_like(&self, other: &Self) -> bool {
+        let Self { server, program, args, env, cwd, confinement, warnings: _ } = self;
+        (server, program, args) == (&other.server, &other.program, &other.args)
+            && (env, cwd, confinement) == (&other.env, &other.cwd, &other.confinement)
+    }
 }
 
 impl ConnectPermit {
@@ -105,6 +111,12 @@ impl ConnectPermit {
     /// What a person should know, though it is allowed.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+    /// Whether the same is reached within the same rules.
+    pub(super) fn allows_like(&self, other: &Self) -> bool {
+        let Self { server, url, loopback, private_networks, warnings: _ } = self;
+        (server, url) == (&other.server, &other.url)
+            && (loopback, private_networks) == (&other.loopback, &other.private_networks)
     }
 }
 

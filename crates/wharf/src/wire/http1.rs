@@ -11,7 +11,7 @@ pub(crate) struct Span(u16, u16);
 
 /// Where in a body of chunks the reading is.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks {
+pub struct Chunks {
     state: State,
     /// How much stood there that nobody asked for: extensions, and what follows the last chunk.
     beside: usize,
@@ -33,7 +33,7 @@ enum State {
 
 /// What stands at the front of what has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// A chunk, of which so much is to come.
     Chunk(usize),
     /// Half a line.
@@ -44,8 +44,10 @@ pub(crate) enum Next {
 
 /// Why chunks are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadChunks {
+pub enum BadChunks {
+    /// They can be read in two ways, or in none.
     Malformed,
+    /// Too much stands beside them.
     TooMuch,
 }
 
@@ -76,7 +78,10 @@ impl Span {
 
 impl Chunks {
     /// Reads what stands between chunks, as far as it has arrived. What is wrong stays where it is.
-    pub(crate) fn next(&mut self, arrived: &mut BytesMut) -> Result<Next, BadChunks> {
+    ///
+    /// # Errors
+    /// If it is no such thing.
+    pub fn next(&mut self, arrived: &mut BytesMut) -> Result<Next, BadChunks> {
         loop {
             match self.state {
                 State::Chunk(left) => return Ok(Next::Chunk(left)),
@@ -102,7 +107,7 @@ impl Chunks {
     }
 
     /// Takes what has arrived of the chunk at the front.
-    pub(crate) fn take(&mut self, arrived: &mut BytesMut) -> BytesMut {
+    pub fn take(&mut self, arrived: &mut BytesMut) -> BytesMut {
         let State::Chunk(left) = self.state else { return BytesMut::new() };
         let part = arrived.split_to(left.min(arrived.len()));
         self.state = match left - part.len() {

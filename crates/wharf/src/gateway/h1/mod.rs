@@ -9,10 +9,12 @@ mod lines;
 mod outlet;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub(super) use head::{Head, Usual};
 pub(super) use intake::{BadBody, Intake, Over};
 pub(super) use outlet::Outlet;
+pub use trial::{RequestHead, read_request_head};
 
 /// The largest head of a request.
 pub(super) const HEAD: usize = 32 * 1024;

@@ -34,6 +34,17 @@ use crate::text::Escaped;
 pub use asked::Asked;
 use proxy::Proxy;
 
+/// What the proxy reads of the first bytes of a TLS connection, for those who compare it with another reading (`fuzz`): the
+/// name it is for, or why that cannot be known. `None` while there is more to come.
+#[doc(hidden)]
+pub fn read_hello(bytes: &[u8]) -> Option<std::result::Result<Option<String>, &'static str>> {
+    match hello::read(bytes) {
+        hello::Hello::More => None,
+        hello::Hello::For(name) => Some(Ok(name)),
+        hello::Hello::Odd(why) => Some(Err(why)),
+    }
+}
+
 /// A proxy that listens. When it is dropped, every connection through it is cut and its socket is gone.
 #[derive(Debug)]
 pub struct Egress {
