@@ -23,7 +23,7 @@ use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
 use super::reel::{ALWAYS, Reels};
-use super::stay::Guest;
+use super::stay::{Guest, Stay};
 use super::visit::{self, Visit};
 use super::watching::Watches;
 use crate::host::Session as Scope;
@@ -39,7 +39,7 @@ pub(super) struct Sessions(Mutex<HashMap<String, Arc<Talk>>>);
 #[derive(Debug)]
 pub(super) struct Talk {
     /// Who opened it.
-    pub(super) caller: Guest,
+    pub(super) caller: CallerName,
     pub(super) revision: Revision,
     /// What the caller answers, as it said.
     capabilities: Json,
@@ -60,7 +60,15 @@ pub(super) struct Talk {
     pub(super) ready: AtomicBool,
     /// What servers see of it, if they can tell it from others.
     own: OnceLock<Scope>,
-    used: Mutex<Instant>,
+    seen: Mutex<Seen>,
+}
+
+/// When a caller was heard of last, and by what it was let in.
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    /// Of all that let it in, what lasts longest: a caller whose token ends comes with the next one.
+    stay: Stay,
 }
 
 /// Sessions that were not used for so long are forgotten.
@@ -90,7 +98,7 @@ impl Sessions {
     }
 
     /// Hears what is no request, over HTTP.
-    pub(super) fn hear(&self, caller: &CallerName, head: &Head, message: Message) -> Reply {
+    pub(super) fn hear(&self, caller: &Guest, head: &Head, message: Message) -> Reply {
         let talk = match self.find(head, caller) {
             Ok(talk) => talk,
             Err(refused) => return *refused,
@@ -104,7 +112,7 @@ impl Sessions {
     }
 
     /// Opens the stream that belongs to no request, or reads one on that broke.
-    pub(super) fn stream(&self, head: &Head, caller: &CallerName) -> Reply {
+    pub(super) fn stream(&self, head: &Head, caller: &Guest) -> Reply {
         match self.find(head, caller) {
             Ok(talk) => talk.read_on(head.one("last-event-id")),
             Err(refused) => *refused,
@@ -119,7 +127,7 @@ impl Sessions {
     /// Ends the sessions of callers who are not let in any more. What they have under way ends by itself, with words.
     pub(super) fn withdraw(&self) {
         let gone: Vec<_> =
-            self.lock().extract_if(|_, talk| talk.caller.stay().is_over()).map(|(_, talk)| talk).collect();
+            self.lock().extract_if(|_, talk| talk.seen().stay.is_over()).map(|(_, talk)| talk).collect();
         for talk in gone {
             talk.watches.clear();
             talk.reels.stop();
@@ -127,7 +135,7 @@ impl Sessions {
     }
 
     /// Ends a session.
-    pub(super) fn end(&self, head: &Head, caller: &CallerName) -> Reply {
+    pub(super) fn end(&self, head: &Head, caller: &Guest) -> Reply {
         match self.find(head, caller) {
             Ok(talk) => {
                 talk.end();
@@ -141,7 +149,7 @@ impl Sessions {
     }
 
     async fn open(&self, desk: &Desk, caller: &Guest, id: &Json, params: Option<&Json>) -> Reply {
-        let talk = Arc::new(Talk::greet(caller.clone(), params));
+        let talk = Arc::new(Talk::greet(caller, params));
         let Some(name) = random_name() else {
             let error = RpcError::new(code::INTERNAL, "no random numbers to be had");
             return body::message(StatusCode::INTERNAL_SERVER_ERROR, response_error(id, &error));
@@ -149,7 +157,7 @@ impl Sessions {
         let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
         sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
-        let own = sessions.values().filter(|talk| *talk.caller == **caller).count();
+        let own = sessions.values().filter(|talk| talk.caller == **caller).count();
         if sessions.len() >= MOST || own >= MOST_OF_ONE {
             return body::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; try again later");
         }
@@ -160,7 +168,7 @@ impl Sessions {
     }
 
     /// The session of a request. Another caller's is not found, and neither is one that never was.
-    fn find(&self, head: &Head, caller: &CallerName) -> Result<Arc<Talk>, Box<Reply>> {
+    fn find(&self, head: &Head, caller: &Guest) -> Result<Arc<Talk>, Box<Reply>> {
         let Some(name) = head.usual_text(Usual::Session) else {
             let why = "the header `Mcp-Session-Id` is missing: send `initialize` first";
             return Err(Box::new(body::refuse(
@@ -168,7 +176,7 @@ impl Sessions {
                 &RpcError::new(code::INVALID_REQUEST, why),
             )));
         };
-        let talk = self.lock().get(name).filter(|talk| *talk.caller == *caller && talk.is_fresh()).cloned();
+        let talk = self.lock().get(name).filter(|talk| talk.caller == **caller && talk.is_fresh()).cloned();
         let talk = talk.ok_or_else(|| {
             let error = RpcError::new(code::INVALID_REQUEST, "there is no such session: send `initialize`");
             Box::new(body::refuse(StatusCode::NOT_FOUND, &error))
@@ -179,7 +187,12 @@ impl Sessions {
             let error = RpcError::new(code::INVALID_REQUEST, "the session was opened with another revision");
             return Err(Box::new(body::refuse(StatusCode::BAD_REQUEST, &error)));
         }
-        *talk.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let mut seen = talk.seen();
+        seen.at = Instant::now();
+        if caller.stay().outlasts(&seen.stay) {
+            seen.stay = caller.stay().clone();
+        }
+        drop(seen);
         Ok(talk)
     }
 
@@ -192,13 +205,13 @@ impl Sessions {
 
 impl Talk {
     /// Agrees on a revision: the caller's, if Wharf speaks it, or else the newest of this era.
-    pub(super) fn greet(caller: Guest, params: Option<&Json>) -> Self {
+    pub(super) fn greet(caller: &Guest, params: Option<&Json>) -> Self {
         let [asked, capabilities] =
             params.map(|p| p.pick(["protocolVersion", "capabilities"])).unwrap_or_default();
         let asked = asked.and_then(|asked| asked.to::<String>().ok());
         let known = asked.and_then(|text| Revision::parse(&text)).filter(|r| *r <= Revision::NEWEST_LEGACY);
         Self {
-            caller,
+            caller: caller.name().clone(),
             revision: known.unwrap_or(Revision::NEWEST_LEGACY),
             capabilities: capabilities.filter(Json::is_object).unwrap_or_else(Json::empty_object),
             level: Mutex::default(),
@@ -211,7 +224,7 @@ impl Talk {
             watches: Watches::default(),
             ready: AtomicBool::new(false),
             own: OnceLock::new(),
-            used: Mutex::new(Instant::now()),
+            seen: Mutex::new(Seen { at: Instant::now(), stay: caller.stay().clone() }),
         }
     }
 
@@ -354,9 +367,17 @@ impl Talk {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The caller, and what lets it in.
+    pub(super) fn guest(&self) -> Guest {
+        Guest::new(self.caller.clone(), &self.seen().stay)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_fresh(&self) -> bool {
-        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.elapsed() < IDLE || !self.calls.is_empty() || self.reels.is_read()
+        self.seen().at.elapsed() < IDLE || !self.calls.is_empty() || self.reels.is_read()
     }
 
     /// The conversation is over: what it had to itself closes.

@@ -160,7 +160,7 @@ impl Pipe {
             return Ok(());
         }
         if asked.method == method::INITIALIZE {
-            let talk = Arc::new(Talk::greet(self.caller.clone(), asked.params.as_ref()));
+            let talk = Arc::new(Talk::greet(&self.caller, asked.params.as_ref()));
             *talk.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
             desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
             let greeting = talk.greeting(&desk, &asked.id).await;

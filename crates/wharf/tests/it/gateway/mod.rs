@@ -10,6 +10,7 @@ mod extensions;
 mod faithful;
 mod hostile;
 mod jwt;
+mod lapses;
 mod limits;
 mod matrix;
 mod metrics;
