@@ -17,6 +17,8 @@ use super::asking::{Asks, Messenger};
 use super::bench::{Edge, Job};
 use super::body::{self, Reply};
 use super::calls::Calls;
+use super::capabilities;
+use super::clock::Clock;
 use super::desk::{Desk, invalid};
 use super::h1::{Head, Usual};
 use super::http::{SESSION, VERSION};
@@ -73,6 +75,8 @@ struct Seen {
 
 /// Sessions that were not used for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(60 * 60);
+/// How often is looked.
+const LOOK: Duration = Duration::from_secs(60);
 /// How many sessions are kept, and of one caller, so that it leaves room for others.
 const MOST: usize = 10_000;
 const MOST_OF_ONE: usize = 5_000;
@@ -119,6 +123,14 @@ impl Sessions {
         }
     }
 
+    /// Ends those that nobody uses any more. Never ends by itself.
+    pub(super) async fn tend(&self, clock: &Clock) {
+        loop {
+            clock.wait(LOOK).await;
+            sweep(&mut self.lock());
+        }
+    }
+
     /// Ends the streams that belong to no request.
     pub(super) fn stop(&self) {
         self.lock().values().for_each(|talk| talk.reels.stop());
@@ -149,14 +161,17 @@ impl Sessions {
     }
 
     async fn open(&self, desk: &Desk, caller: &Guest, id: &Json, params: Option<&Json>) -> Reply {
-        let talk = Arc::new(Talk::greet(caller, params));
+        let talk = match Talk::greet(caller, params) {
+            Ok(talk) => Arc::new(talk),
+            Err(error) => return body::message(StatusCode::BAD_REQUEST, response_error(id, &error)),
+        };
         let Some(name) = random_name() else {
             let error = RpcError::new(code::INTERNAL, "no random numbers to be had");
             return body::message(StatusCode::INTERNAL_SERVER_ERROR, response_error(id, &error));
         };
         let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
-        sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
+        sweep(&mut sessions);
         let own = sessions.values().filter(|talk| talk.caller == **caller).count();
         if sessions.len() >= MOST || own >= MOST_OF_ONE {
             return body::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; try again later");
@@ -201,19 +216,29 @@ impl Sessions {
     }
 }
 
+fn sweep(sessions: &mut HashMap<String, Arc<Talk>>) {
+    sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
+}
+
 // === impl Talk ===
 
 impl Talk {
     /// Agrees on a revision: the caller's, if Wharf speaks it, or else the newest of this era.
-    pub(super) fn greet(caller: &Guest, params: Option<&Json>) -> Self {
+    pub(super) fn greet(caller: &Guest, params: Option<&Json>) -> Result<Self, RpcError> {
         let [asked, capabilities] =
             params.map(|p| p.pick(["protocolVersion", "capabilities"])).unwrap_or_default();
+        let capabilities = capabilities.filter(Json::is_object);
+        if let Some(all) = &capabilities {
+            capabilities::are_small(all.bytes())?;
+        }
+        // Copied: the message that they came in may be large, and the conversation long.
+        let capabilities = capabilities.map(|all| Members::of(&all).to_json());
         let asked = asked.and_then(|asked| asked.to::<String>().ok());
         let known = asked.and_then(|text| Revision::parse(&text)).filter(|r| *r <= Revision::NEWEST_LEGACY);
-        Self {
+        Ok(Self {
             caller: caller.name().clone(),
             revision: known.unwrap_or(Revision::NEWEST_LEGACY),
-            capabilities: capabilities.filter(Json::is_object).unwrap_or_else(Json::empty_object),
+            capabilities: capabilities.unwrap_or_else(Json::empty_object),
             level: Mutex::default(),
             calls: Arc::default(),
             asks: Asks::default(),
@@ -225,7 +250,7 @@ impl Talk {
             ready: AtomicBool::new(false),
             own: OnceLock::new(),
             seen: Mutex::new(Seen { at: Instant::now(), stay: caller.stay().clone() }),
-        }
+        })
     }
 
     /// The answer to `initialize`.
@@ -330,7 +355,7 @@ impl Talk {
         let plain = self.level().is_none() && visit::for_legacy(&self.capabilities) == Json::empty_object();
         // What one conversation has read, another has not.
         if plain && !desk.follows_flow() {
-            return Ok(desk.scope(&self.caller)?);
+            return desk.scope(&self.caller);
         }
         if let Some(own) = self.own.get() {
             return Ok(own.clone());

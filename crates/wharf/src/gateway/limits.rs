@@ -135,7 +135,7 @@ const KIND: &str = "overloaded";
 /// The same where one server is left alone for a while: then it is not the caller who does too much.
 const UNAVAILABLE: &str = "unavailable";
 /// How soon a queue may have moved.
-const SOON: Duration = Duration::from_secs(1);
+pub(super) const SOON: Duration = Duration::from_secs(1);
 
 // === impl Gate ===
 

@@ -12,7 +12,7 @@ mod tests;
 
 pub(super) use head::{Head, Usual};
 pub(super) use intake::{BadBody, Intake, Over};
-pub(super) use outlet::Outlet;
+pub(super) use outlet::{Outlet, STALLED};
 
 /// The largest head of a request.
 pub(super) const HEAD: usize = 32 * 1024;

@@ -8,6 +8,7 @@ mod endings;
 mod exposition;
 mod extensions;
 mod faithful;
+mod floods;
 mod hostile;
 mod jwt;
 mod lapses;
