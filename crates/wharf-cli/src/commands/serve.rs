@@ -97,6 +97,11 @@ impl ServeArgs {
         let open = app.open_to_stay(&setup, servers, Decline).await?;
         let reception = self.reception(app)?;
         let gateway = self.gateway(&setup, &open, &reception)?;
+        if self.bind.is_unspecified() && self.hosts.is_empty() && setup.config.gateway.url.is_none() {
+            app.ui.warn(
+                "others reach it by no name yet: say what it is called with --host, or `url` in `[gateway]`",
+            );
+        }
         let has_keys = reception.has_keys();
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open, has_keys) => served,

@@ -7,21 +7,22 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use super::desk::invalid;
 use crate::host::{Declared, Session};
 use crate::mcp::{Era, extension, method};
 use crate::names::ServerName;
-use crate::wire::Json;
+use crate::wire::{Json, RpcError};
 
 /// What is known of each server.
 #[derive(Debug, Default)]
 pub(super) struct Capabilities(Mutex<HashMap<Key, Known>>);
 
-/// A server, and what it is told of the caller: it may declare other things to others.
-type Key = (ServerName, Bytes);
+/// A server, and what it is told of the caller, as a hash: it may declare other things to others.
+type Key = (ServerName, [u8; 32]);
 
 #[derive(Debug)]
 enum Known {
@@ -36,14 +37,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(30);
 /// How much is remembered: callers may make up what they say of themselves.
 const MOST: usize = 10_000;
+/// How much a caller may say of itself.
+const LARGEST: usize = 16 * 1024;
 
 // === impl Capabilities ===
 
 impl Capabilities {
     /// What a caller's servers can do together.
     pub(super) async fn of(&self, scope: &Session) -> Declared {
-        let says = scope.says();
-        let is_known = |server: &ServerName| match self.lock().get(&(server.clone(), says.clone())) {
+        let says: [u8; 32] = Sha256::digest(scope.says()).into();
+        let is_known = |server: &ServerName| match self.lock().get(&(server.clone(), says)) {
             Some(Known::Declared(_)) => true,
             Some(Known::Nothing(since)) => since.elapsed() < AGAIN,
             None => false,
@@ -55,7 +58,7 @@ impl Capabilities {
         }
         let mut together = Declared::default();
         for (server, declared) in all {
-            let server = (server, says.clone());
+            let server = (server, says);
             let declared = match (declared, known.get(&server)) {
                 (Some(declared), _) => {
                     known.insert(server, Known::Declared(declared));
@@ -76,6 +79,14 @@ impl Capabilities {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether what a caller says of itself can be kept.
+pub(super) fn are_small(capabilities: &[u8]) -> Result<(), RpcError> {
+    if capabilities.len() <= LARGEST {
+        return Ok(());
+    }
+    Err(invalid(&format!("the capabilities of the caller have more than {LARGEST} bytes")))
 }
 
 /// Capabilities as a server says them. Lists may always change: servers come and go behind the gateway.

@@ -18,7 +18,7 @@ use super::bench::Benches;
 use super::capabilities::{self, Capabilities};
 use super::clock::Clock;
 use super::ending::Ending;
-use super::limits::Gate;
+use super::limits::{Gate, Overloaded, SOON};
 use super::lists::Lists;
 use super::metrics::Rejections;
 use super::news::{self, News};
@@ -100,6 +100,8 @@ const LANE_IDLE: Duration = Duration::from_secs(5 * 60);
 const LOOK: Duration = Duration::from_secs(30);
 /// Scopes that were not used for so many looks, a quarter of an hour, are forgotten.
 const SCOPE_IDLE: u32 = 30;
+/// So many one caller may have at a time: it may say something else of itself with every request.
+const MOST_OF_ONE: usize = 64;
 
 // === impl Desk ===
 
@@ -149,7 +151,7 @@ impl Desk {
     }
 
     /// The view of a caller who can be asked nothing.
-    pub(super) fn scope(&self, caller: &CallerName) -> Result<Session> {
+    pub(super) fn scope(&self, caller: &CallerName) -> Result<Session, RpcError> {
         self.scope_for(caller, &Json::empty_object(), None)
     }
 
@@ -159,13 +161,14 @@ impl Desk {
         caller: &CallerName,
         capabilities: &Json,
         level: Option<LogLevel>,
-    ) -> Result<Session> {
+    ) -> Result<Session, RpcError> {
         let key = (caller.clone(), capabilities.bytes().clone(), level);
         let mut scopes = self.scopes();
         if let Some(kept) = scopes.get_mut(&key) {
             kept.looks = 0;
             return Ok(kept.scope.clone());
         }
+        let left = make_room(&mut scopes, caller)?;
         let taint = {
             let mut taints = self.taints.lock().unwrap_or_else(PoisonError::into_inner);
             taints.entry(caller.clone()).or_default().clone()
@@ -175,6 +178,9 @@ impl Desk {
             scope.log_from(level);
         }
         scopes.insert(key, Kept { scope: scope.clone(), looks: 0 });
+        drop(scopes);
+        // Its connections close with it.
+        drop(left);
         Ok(scope)
     }
 
@@ -345,12 +351,27 @@ impl Desk {
         };
         // Their connections close with them.
         drop(left);
-        futures_util::future::join_all(kept.iter().map(|scope| scope.recycle(LANE_IDLE))).await;
+        // Conversations have scopes of their own.
+        let own = self.news.scopes();
+        let all = kept.iter().chain(&own).map(|scope| scope.recycle(LANE_IDLE));
+        futures_util::future::join_all(all).await;
     }
 
     fn scopes(&self) -> MutexGuard<'_, Scopes> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Makes room for one more scope of a caller, by taking away the one that it has not used for longest.
+fn make_room(scopes: &mut Scopes, caller: &CallerName) -> Result<Option<Kept>, Overloaded> {
+    let own = || scopes.iter().filter(|((of, ..), _)| of == caller);
+    if own().count() < MOST_OF_ONE {
+        return Ok(None);
+    }
+    let idle = own().filter(|(_, kept)| !kept.scope.is_held());
+    let oldest = idle.max_by_key(|(_, kept)| kept.looks).map(|(key, _)| key.clone());
+    let oldest = oldest.ok_or(Overloaded { retry_after: SOON })?;
+    Ok(scopes.remove(&oldest))
 }
 
 /// What a caller is told of an outcome: the tool's own answer as it is, and of what went wrong on the way what the

@@ -139,9 +139,10 @@ impl Desk {
         let (caller, server) = line.between();
         self.gate.turn_away(Whence::Caller(caller, server), Bar::Withdrawn(withdrawn));
         match withdrawn {
-            Withdrawn::Entry => {
-                ended("denied", "the caller's key or token was taken back, so the call was ended")
-            }
+            Withdrawn::Entry => ended(
+                "denied",
+                "the caller's key or token was taken back or has expired, so the call was ended",
+            ),
             Withdrawn::Gift => {
                 ended("denied", "this is not given to the caller any more, so the call was ended")
             }

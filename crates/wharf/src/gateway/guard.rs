@@ -3,18 +3,27 @@
 //! A page in a browser can reach a server on its own machine under a name of its choice. So the name that a request
 //! was sent to, and the page that it comes from, are looked at before anything else.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::StatusCode;
 
 use super::Settings;
 use super::h1::{Head, Usual};
 
+/// What the gateway is called by, beside the names of this machine for itself: names it was given, the host of its URL,
+/// and where it listens. A listener at every address has none by that; then no name that a page makes up leads here.
+pub(super) fn names(settings: &Settings, at: Option<SocketAddr>) -> Vec<String> {
+    let url = settings.url.as_ref().and_then(|url| url.host_str());
+    let url = url.map(|host| host.trim_start_matches('[').trim_end_matches(']').to_owned());
+    let at = at.map(|at| at.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string());
+    settings.hosts.iter().cloned().chain(url).chain(at).collect()
+}
+
 /// Whether a request was meant for us. The error is what to answer. `known` is the last name that was found to be ours:
 /// nearly every request of a connection is sent to the same.
 pub(super) fn check(
     head: &Head,
-    settings: &Settings,
+    (settings, names): (&Settings, &[String]),
     known: &mut String,
 ) -> Result<(), (StatusCode, &'static str)> {
     let is_known = !known.is_empty() && head.usual(Usual::Host) == Some(known.as_bytes());
@@ -27,7 +36,7 @@ pub(super) fn check(
         return Err((StatusCode::BAD_REQUEST, "the target and the Host header name different hosts"));
     }
     if !is_known {
-        if !is_ours(host, &settings.hosts) {
+        if !is_ours(host, names) {
             return Err((StatusCode::FORBIDDEN, "this gateway is not called by that name; see --host"));
         }
         host.clone_into(known);
@@ -50,7 +59,7 @@ fn is_page_of_ours(origin: &str, host: &str, settings: &Settings) -> bool {
     allowed || own
 }
 
-fn is_ours(authority: &str, allowed: &[String]) -> bool {
+pub(super) fn is_ours(authority: &str, allowed: &[String]) -> bool {
     let name = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, rest)) if rest.is_empty() || is_port(rest) => address,
         Some(_) => return false,
@@ -60,9 +69,13 @@ fn is_ours(authority: &str, allowed: &[String]) -> bool {
             None => authority,
         },
     };
-    let loopback = name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    let known =
-        |allowed: &String| allowed.eq_ignore_ascii_case(name) || allowed.eq_ignore_ascii_case(authority);
+    let ip = name.parse::<IpAddr>().ok();
+    let loopback = ip.is_some_and(|ip| ip.is_loopback());
+    let known = |allowed: &String| {
+        allowed.eq_ignore_ascii_case(name)
+            || allowed.eq_ignore_ascii_case(authority)
+            || (ip.is_some() && allowed.parse().ok() == ip)
+    };
     loopback || name.eq_ignore_ascii_case("localhost") || allowed.iter().any(known)
 }
 

@@ -67,7 +67,8 @@ impl Talk {
         }
         let reel = self.reels.always();
         let events = reel.read_after(reel.last(), self.can_resume());
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(Line::through(reel, &self.caller));
+        let line = Line::through(reel, &self.guest());
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
         body::stream(events)
     }
 

@@ -42,9 +42,10 @@ pub(super) const ARRIVE: Duration = Duration::from_secs(15);
 
 /// Serves until told to stop, then lets what is under way end.
 pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl Future<Output = ()>) {
-    let resource = Resource::new(&gateway.settings, listener.local_addr().ok());
+    let at = listener.local_addr().ok();
+    let (resource, names) = (Resource::new(&gateway.settings, at), guard::names(&gateway.settings, at));
     let (sessions, streams) = (Arc::default(), Arc::default());
-    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, resource });
+    let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, resource, names });
     let converse = |stream, closed| converse(stream, Arc::clone(&door), closed);
     let stopping = async {
         gateway.desk.ending.until_stopping().await;
@@ -56,6 +57,7 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl F
         () = accept::receive(&listener, gateway, stop, converse) => door.sessions.stop(),
         () = stopping => {}
         () = gateway.desk.ending.at_every_withdrawal(|| door.sessions.withdraw()) => {}
+        () = door.sessions.tend(&gateway.desk.clock) => {}
     }
 }
 
@@ -66,6 +68,8 @@ pub(super) struct Door {
     /// Those of the oldest callers.
     streams: Arc<Streams>,
     pub(super) resource: Resource,
+    /// What it is called by.
+    pub(super) names: Vec<String>,
 }
 
 /// What is to be done with a request, as far as its head says.
@@ -224,7 +228,7 @@ impl Door {
     async fn wanted(&self, head: &Head, from: Option<IpAddr>, known: &mut String) -> Wanted {
         let settings = &self.gateway.settings;
         let turn_away = |bar| self.gateway.desk.gate.turn_away(Whence::address(from), bar);
-        if let Err((status, why)) = guard::check(head, settings, known) {
+        if let Err((status, why)) = guard::check(head, (settings, &self.names), known) {
             metrics::count(&self.gateway.desk.rejections.guard);
             turn_away(Bar::Address(why));
             return Wanted::Nothing(body::plain(status, why));

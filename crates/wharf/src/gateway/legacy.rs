@@ -17,13 +17,15 @@ use super::asking::{Asks, Messenger};
 use super::bench::{Edge, Job};
 use super::body::{self, Reply};
 use super::calls::Calls;
+use super::capabilities;
+use super::clock::Clock;
 use super::desk::{Desk, invalid};
 use super::h1::{Head, Usual};
 use super::http::{SESSION, VERSION};
 use super::line::Line;
 use super::modern::Asked;
 use super::reel::{ALWAYS, Reels};
-use super::stay::Guest;
+use super::stay::{Guest, Stay};
 use super::visit::{self, Visit};
 use super::watching::Watches;
 use crate::host::Session as Scope;
@@ -39,7 +41,7 @@ pub(super) struct Sessions(Mutex<HashMap<String, Arc<Talk>>>);
 #[derive(Debug)]
 pub(super) struct Talk {
     /// Who opened it.
-    pub(super) caller: Guest,
+    pub(super) caller: CallerName,
     pub(super) revision: Revision,
     /// What the caller answers, as it said.
     capabilities: Json,
@@ -60,11 +62,21 @@ pub(super) struct Talk {
     pub(super) ready: AtomicBool,
     /// What servers see of it, if they can tell it from others.
     own: OnceLock<Scope>,
-    used: Mutex<Instant>,
+    seen: Mutex<Seen>,
+}
+
+/// When a caller was heard of last, and by what it was let in.
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    /// Of all that let it in, what lasts longest: a caller whose token ends comes with the next one.
+    stay: Stay,
 }
 
 /// Sessions that were not used for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(60 * 60);
+/// How often is looked.
+const LOOK: Duration = Duration::from_secs(60);
 /// How many sessions are kept, and of one caller, so that it leaves room for others.
 const MOST: usize = 10_000;
 const MOST_OF_ONE: usize = 5_000;
@@ -90,7 +102,7 @@ impl Sessions {
     }
 
     /// Hears what is no request, over HTTP.
-    pub(super) fn hear(&self, caller: &CallerName, head: &Head, message: Message) -> Reply {
+    pub(super) fn hear(&self, caller: &Guest, head: &Head, message: Message) -> Reply {
         let talk = match self.find(head, caller) {
             Ok(talk) => talk,
             Err(refused) => return *refused,
@@ -104,10 +116,18 @@ impl Sessions {
     }
 
     /// Opens the stream that belongs to no request, or reads one on that broke.
-    pub(super) fn stream(&self, head: &Head, caller: &CallerName) -> Reply {
+    pub(super) fn stream(&self, head: &Head, caller: &Guest) -> Reply {
         match self.find(head, caller) {
             Ok(talk) => talk.read_on(head.one("last-event-id")),
             Err(refused) => *refused,
+        }
+    }
+
+    /// Ends those that nobody uses any more. Never ends by itself.
+    pub(super) async fn tend(&self, clock: &Clock) {
+        loop {
+            clock.wait(LOOK).await;
+            sweep(&mut self.lock());
         }
     }
 
@@ -119,7 +139,7 @@ impl Sessions {
     /// Ends the sessions of callers who are not let in any more. What they have under way ends by itself, with words.
     pub(super) fn withdraw(&self) {
         let gone: Vec<_> =
-            self.lock().extract_if(|_, talk| talk.caller.stay().is_over()).map(|(_, talk)| talk).collect();
+            self.lock().extract_if(|_, talk| talk.seen().stay.is_over()).map(|(_, talk)| talk).collect();
         for talk in gone {
             talk.watches.clear();
             talk.reels.stop();
@@ -127,7 +147,7 @@ impl Sessions {
     }
 
     /// Ends a session.
-    pub(super) fn end(&self, head: &Head, caller: &CallerName) -> Reply {
+    pub(super) fn end(&self, head: &Head, caller: &Guest) -> Reply {
         match self.find(head, caller) {
             Ok(talk) => {
                 talk.end();
@@ -141,15 +161,18 @@ impl Sessions {
     }
 
     async fn open(&self, desk: &Desk, caller: &Guest, id: &Json, params: Option<&Json>) -> Reply {
-        let talk = Arc::new(Talk::greet(caller.clone(), params));
+        let talk = match Talk::greet(caller, params) {
+            Ok(talk) => Arc::new(talk),
+            Err(error) => return body::message(StatusCode::BAD_REQUEST, response_error(id, &error)),
+        };
         let Some(name) = random_name() else {
             let error = RpcError::new(code::INTERNAL, "no random numbers to be had");
             return body::message(StatusCode::INTERNAL_SERVER_ERROR, response_error(id, &error));
         };
         let greeting = talk.greeting(desk, id).await;
         let mut sessions = self.lock();
-        sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
-        let own = sessions.values().filter(|talk| *talk.caller == **caller).count();
+        sweep(&mut sessions);
+        let own = sessions.values().filter(|talk| talk.caller == **caller).count();
         if sessions.len() >= MOST || own >= MOST_OF_ONE {
             return body::plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; try again later");
         }
@@ -160,7 +183,7 @@ impl Sessions {
     }
 
     /// The session of a request. Another caller's is not found, and neither is one that never was.
-    fn find(&self, head: &Head, caller: &CallerName) -> Result<Arc<Talk>, Box<Reply>> {
+    fn find(&self, head: &Head, caller: &Guest) -> Result<Arc<Talk>, Box<Reply>> {
         let Some(name) = head.usual_text(Usual::Session) else {
             let why = "the header `Mcp-Session-Id` is missing: send `initialize` first";
             return Err(Box::new(body::refuse(
@@ -168,7 +191,7 @@ impl Sessions {
                 &RpcError::new(code::INVALID_REQUEST, why),
             )));
         };
-        let talk = self.lock().get(name).filter(|talk| *talk.caller == *caller && talk.is_fresh()).cloned();
+        let talk = self.lock().get(name).filter(|talk| talk.caller == **caller && talk.is_fresh()).cloned();
         let talk = talk.ok_or_else(|| {
             let error = RpcError::new(code::INVALID_REQUEST, "there is no such session: send `initialize`");
             Box::new(body::refuse(StatusCode::NOT_FOUND, &error))
@@ -179,7 +202,12 @@ impl Sessions {
             let error = RpcError::new(code::INVALID_REQUEST, "the session was opened with another revision");
             return Err(Box::new(body::refuse(StatusCode::BAD_REQUEST, &error)));
         }
-        *talk.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let mut seen = talk.seen();
+        seen.at = Instant::now();
+        if caller.stay().outlasts(&seen.stay) {
+            seen.stay = caller.stay().clone();
+        }
+        drop(seen);
         Ok(talk)
     }
 
@@ -188,19 +216,29 @@ impl Sessions {
     }
 }
 
+fn sweep(sessions: &mut HashMap<String, Arc<Talk>>) {
+    sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
+}
+
 // === impl Talk ===
 
 impl Talk {
     /// Agrees on a revision: the caller's, if Wharf speaks it, or else the newest of this era.
-    pub(super) fn greet(caller: Guest, params: Option<&Json>) -> Self {
+    pub(super) fn greet(caller: &Guest, params: Option<&Json>) -> Result<Self, RpcError> {
         let [asked, capabilities] =
             params.map(|p| p.pick(["protocolVersion", "capabilities"])).unwrap_or_default();
+        let capabilities = capabilities.filter(Json::is_object);
+        if let Some(all) = &capabilities {
+            capabilities::are_small(all.bytes())?;
+        }
+        // Copied: the message that they came in may be large, and the conversation long.
+        let capabilities = capabilities.map(|all| Members::of(&all).to_json());
         let asked = asked.and_then(|asked| asked.to::<String>().ok());
         let known = asked.and_then(|text| Revision::parse(&text)).filter(|r| *r <= Revision::NEWEST_LEGACY);
-        Self {
-            caller,
+        Ok(Self {
+            caller: caller.name().clone(),
             revision: known.unwrap_or(Revision::NEWEST_LEGACY),
-            capabilities: capabilities.filter(Json::is_object).unwrap_or_else(Json::empty_object),
+            capabilities: capabilities.unwrap_or_else(Json::empty_object),
             level: Mutex::default(),
             calls: Arc::default(),
             asks: Asks::default(),
@@ -211,8 +249,8 @@ impl Talk {
             watches: Watches::default(),
             ready: AtomicBool::new(false),
             own: OnceLock::new(),
-            used: Mutex::new(Instant::now()),
-        }
+            seen: Mutex::new(Seen { at: Instant::now(), stay: caller.stay().clone() }),
+        })
     }
 
     /// The answer to `initialize`.
@@ -317,7 +355,7 @@ impl Talk {
         let plain = self.level().is_none() && visit::for_legacy(&self.capabilities) == Json::empty_object();
         // What one conversation has read, another has not.
         if plain && !desk.follows_flow() {
-            return Ok(desk.scope(&self.caller)?);
+            return desk.scope(&self.caller);
         }
         if let Some(own) = self.own.get() {
             return Ok(own.clone());
@@ -354,9 +392,17 @@ impl Talk {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The caller, and what lets it in.
+    pub(super) fn guest(&self) -> Guest {
+        Guest::new(self.caller.clone(), &self.seen().stay)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_fresh(&self) -> bool {
-        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.elapsed() < IDLE || !self.calls.is_empty() || self.reels.is_read()
+        self.seen().at.elapsed() < IDLE || !self.calls.is_empty() || self.reels.is_read()
     }
 
     /// The conversation is over: what it had to itself closes.

@@ -127,7 +127,7 @@ const KEPT_TURNS: usize = 8;
 /// What is not in use is forgotten when there is so much of it.
 const REMEMBERED: usize = 4096;
 /// How soon a queue may have moved.
-const SOON: Duration = Duration::from_secs(1);
+pub(super) const SOON: Duration = Duration::from_secs(1);
 
 // === impl Gate ===
 

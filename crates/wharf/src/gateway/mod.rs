@@ -35,6 +35,7 @@ mod modern;
 mod news;
 mod notes;
 mod offers;
+mod outgoing;
 mod parked;
 mod probes;
 mod ready;
@@ -253,7 +254,8 @@ impl GatewayBuilder {
         self
     }
 
-    /// Further names that the gateway may be called by in `Host`. Defaults to the names of this machine for itself.
+    /// Further names that the gateway may be called by in `Host`. Defaults to the names of this machine for itself, the
+    /// host of its URL, and the address where it listens, if that is one.
     #[must_use]
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.settings.hosts.extend(hosts);

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::bench::{Edge, Job};
 use super::body::{self, Reply, Work};
+use super::capabilities::are_small;
 use super::desk::{Desk, invalid, unknown};
 use super::h1::{Head, Usual};
 use super::http::{Seat, VERSION};
@@ -210,7 +211,7 @@ impl Asked {
     pub(super) fn scope(&self, desk: &Desk, caller: &CallerName) -> Result<Session, RpcError> {
         let said = self.said();
         let capabilities = said.capabilities.as_ref().map_or_else(Json::empty_object, visit::for_modern);
-        Ok(desk.scope_for(caller, &capabilities, said.level())?)
+        desk.scope_for(caller, &capabilities, said.level())
     }
 
     pub(super) fn said(&self) -> Said {
@@ -303,7 +304,7 @@ impl Asked {
             return Err(invalid(&format!("`{}` is no level of a log", meta::LOG_LEVEL)));
         }
         let capabilities = self.written(&self.aside.capabilities).filter(|all| all.starts_with(b"{"));
-        capabilities.map(drop).ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))
+        are_small(capabilities.ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))?)
     }
 
     /// Whoever stands in between routes by the headers: they must not lie.

@@ -94,6 +94,11 @@ impl News {
         }
     }
 
+    /// The scopes of whoever hears through one of its own.
+    pub(super) fn scopes(&self) -> Vec<Session> {
+        self.ears().iter().filter_map(|ear| ear.scope()).collect()
+    }
+
     fn ears(&self) -> Vec<Arc<dyn Ear>> {
         let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
         ears.retain(|ear| ear.strong_count() > 0);

@@ -42,6 +42,8 @@ pub(super) struct Running {
     work: Pin<Box<dyn Future<Output = Result<Json, RpcError>> + Send>>,
     questions: mpsc::Receiver<Asked>,
     line: Line,
+    /// That of the request by which its caller came last: it says whether the call may go on.
+    last: Line,
     /// Asked and not answered yet, by the names under which the caller was asked.
     open: BTreeMap<String, Asked>,
     asked: usize,
@@ -141,7 +143,8 @@ impl Running {
     {
         let (asker, questions) = Inquirer::new(capabilities);
         let work = Box::pin(work(asker));
-        Self { work, questions, line, open: BTreeMap::new(), asked: 0 }
+        let last = line.clone();
+        Self { work, questions, line, last, open: BTreeMap::new(), asked: 0 }
     }
 
     /// Goes on until it is done, or its server wants to know something.
@@ -252,6 +255,7 @@ impl Parking {
         let parked = self.lock().remove(&ticket);
         let mut running = parked.ok_or_else(seal::refused)?.running;
         running.line.lead_to(line);
+        running.last = line.clone();
         running.answer(responses);
         Ok(running)
     }
@@ -259,7 +263,7 @@ impl Parking {
     /// Ends the calls that may not go on.
     pub(super) fn withdraw(&self) {
         let over: Vec<_> =
-            self.lock().extract_if(|_, parked| parked.running.line.withdrawn().is_some()).collect();
+            self.lock().extract_if(|_, parked| parked.running.last.withdrawn().is_some()).collect();
         // Dropped outside of the lock: it tells the servers that nobody waits any more.
         drop(over);
     }

@@ -94,7 +94,7 @@ impl Door {
         let (reads, writes) = stream.split();
         let (mut intake, outlet) = (Intake::new(reads), Outlet::new(writes));
         let Ok(Ok(head)) = tokio::time::timeout(ARRIVE, intake.head()).await else { return };
-        let reply = match guard::check(&head, &self.gateway.settings, &mut String::new()) {
+        let reply = match guard::check(&head, (&self.gateway.settings, &self.names), &mut String::new()) {
             Err((status, why)) => body::plain(status, why),
             Ok(()) if matches!(head.path(), "/mcp" | "/sse" | "/messages") => stopping(),
             Ok(()) => self.probe(&head).await,

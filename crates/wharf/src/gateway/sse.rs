@@ -15,6 +15,7 @@ use super::Gateway;
 use super::body::{self, Reply};
 use super::desk::Desk;
 use super::legacy::random_name;
+use super::outgoing::Outgoing;
 use super::stay::Guest;
 use super::stdio::Pipe;
 use crate::names::CallerName;
@@ -43,7 +44,9 @@ impl Streams {
         let Some(name) = random_name() else {
             return body::plain(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers to be had");
         };
-        let (pipe, messages) = Pipe::open(gateway, caller.clone());
+        let (mut pipe, messages) = Pipe::open(gateway, caller.clone());
+        // Each came by a request of its own.
+        pipe.is_counted = true;
         let stream = Arc::new(Stream { caller, pipe: tokio::sync::Mutex::new(Some(pipe)) });
         let mut all = self.lock();
         if all.len() >= MOST {
@@ -87,8 +90,8 @@ impl Streams {
 impl Stream {
     /// Brings messages to the caller until it leaves, or until the gateway stops or lets it in no more, and the
     /// last call has ended.
-    async fn pump(&self, mut messages: mpsc::Receiver<Vec<u8>>, events: mpsc::Sender<Bytes>, desk: &Desk) {
-        let mut stopping = false;
+    async fn pump(&self, mut messages: Outgoing, events: mpsc::Sender<Bytes>, desk: &Desk) {
+        let (mut stopping, mut takes) = (false, true);
         loop {
             let over = async {
                 tokio::select! {
@@ -97,19 +100,22 @@ impl Stream {
                 }
             };
             tokio::select! {
-                message = messages.recv() => match message {
+                message = messages.next() => match message {
                     Some(message) if events.send(body::first_event(&message)).await.is_ok() => {}
                     Some(_) => break,
                     None => return,
                 },
                 () = events.closed() => break,
-                () = over, if !stopping => {
-                    stopping = true;
-                    // No more is taken. Calls under way hold the other ends of the channel.
-                    drop(self.pipe.lock().await.take());
+                () = over, if !stopping => stopping = true,
+                // No more is taken. Calls under way hold the other ends of the channel.
+                mut pipe = self.pipe.lock(), if stopping && takes => {
+                    takes = false;
+                    drop(pipe.take());
                 }
             }
         }
+        // Whoever waits until it is read need not any more.
+        drop(messages);
         if let Some(pipe) = self.pipe.lock().await.take() {
             pipe.leave(std::future::ready(()), Duration::ZERO).await;
         }

@@ -18,8 +18,15 @@ pub(super) struct Guest {
 }
 
 /// What let somebody in, until it is taken back. Clones are the same one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Stay(Arc<AtomicBool>);
+#[derive(Clone, Debug)]
+pub(super) struct Stay(Arc<Term>);
+
+#[derive(Debug)]
+struct Term {
+    is_over: AtomicBool,
+    /// The second after which it is over by itself, as whoever looks after it counts.
+    until: u64,
+}
 
 /// What somebody does here: a tool of a server, or something else of it.
 #[derive(Clone, Debug)]
@@ -72,14 +79,36 @@ impl Deref for Guest {
 // === impl Stay ===
 
 impl Stay {
+    /// One that whoever looks after it ends after this second.
+    pub(super) fn until(second: u64) -> Self {
+        Self(Arc::new(Term { is_over: AtomicBool::new(false), until: second }))
+    }
+
     /// Whether it was taken back.
     pub(super) fn is_over(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.is_over.load(Ordering::Acquire)
     }
 
     /// Takes it back.
     pub(super) fn end(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.is_over.store(true, Ordering::Release);
+    }
+
+    /// Whether it counts when the other does not any more.
+    pub(super) fn outlasts(&self, other: &Self) -> bool {
+        !self.is_over() && (other.is_over() || self.0.until > other.0.until)
+    }
+
+    /// Whether somebody else has it too.
+    pub(super) fn is_held(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl Default for Stay {
+    /// One that ends when it is taken back.
+    fn default() -> Self {
+        Self::until(u64::MAX)
     }
 }
 
@@ -97,7 +126,9 @@ impl Doing {
 impl Withdrawn {
     pub(super) fn words(self) -> &'static str {
         match self {
-            Self::Entry => "its key or token was taken back, so what it had under way was ended",
+            Self::Entry => {
+                "its key or token was taken back or has expired, so what it had under way was ended"
+            }
             Self::Gift => "it is not given this any more, so what it had under way was ended",
         }
     }

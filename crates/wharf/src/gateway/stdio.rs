@@ -1,5 +1,6 @@
 //! The gateway over a pipe: one caller, one message a line, either era.
 
+use std::io;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,14 +14,15 @@ use super::calls::Calls;
 use super::legacy::{self, Talk};
 use super::line::Line;
 use super::modern::Asked;
+use super::outgoing::{self, Outgoing, Taking};
 use super::stay::Guest;
 use super::visit::Habit;
 use crate::error::{Error, Result};
 use crate::mcp::{code, method};
 use crate::wire::{Json, Message, RpcError, parse_message, response_error, response_result};
 
-/// How many messages may wait to be written.
-const WAITING: usize = 1024;
+/// How much is written together.
+const TOGETHER: usize = 64 * 1024;
 /// How long a caller may take to read what was said last.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -31,35 +33,50 @@ pub(super) async fn serve(
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> Result<()> {
     let limit = gateway.settings.limits.line;
-    serve_until(gateway, (input, output), limit, std::future::pending()).await
+    // Whoever started us may stand still for as long as it likes.
+    serve_until(gateway, (input, output), (limit, None), std::future::pending()).await
 }
 
 /// The same, and until the stop: then no more is taken, and calls that are under way may end. Lines of more than `limit`
-/// bytes are not read.
+/// bytes are not read, and a caller that takes nothing for all of `patience` is given up.
 pub(super) async fn serve_until(
     gateway: &Gateway,
     (mut input, output): (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
-    limit: usize,
+    (limit, patience): (usize, Option<Duration>),
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
     let (mut pipe, messages) = Pipe::open(gateway, Guest::own());
-    let mut writer = tokio::spawn(write(output, messages));
-    let mut stop = pin!(stop);
-    let mut begun = Vec::new();
-    loop {
-        let line = tokio::select! {
-            line = next_line(&mut input, &mut begun, limit) => line?,
-            () = &mut stop => {
-                pipe.leave(async { drop((&mut writer).await) }, gateway.settings.drain).await;
-                return Ok(());
-            }
-        };
-        match line {
-            Some(line) => pipe.take(line).await?,
-            None => break,
+    let mut writer = tokio::spawn(write(output, messages, patience));
+    let reading = async {
+        let mut begun = Vec::new();
+        while let Some(line) = next_line(&mut input, &mut begun, limit).await? {
+            pipe.take(line).await?;
         }
+        Ok(())
+    };
+    let (mut drain, mut deaf) = (Duration::ZERO, false);
+    let read = tokio::select! {
+        biased;
+        read = reading => read,
+        _ = &mut writer => {
+            deaf = true;
+            Ok(())
+        }
+        () = stop => {
+            drain = gateway.settings.drain;
+            Ok(())
+        }
+    };
+    if read.is_err() {
+        return read;
     }
-    pipe.leave(async { drop(writer.await) }, Duration::ZERO).await;
+    let written = async {
+        // What has ended is not asked again.
+        if !deaf {
+            drop(writer.await);
+        }
+    };
+    pipe.leave(written, drain).await;
     Ok(())
 }
 
@@ -110,14 +127,17 @@ pub(super) struct Pipe {
     modern: Arc<Calls>,
     habit: Habit,
     out: mpsc::Sender<Vec<u8>>,
+    taking: Taking,
+    /// Whether each message was counted already when it came in.
+    pub(super) is_counted: bool,
 }
 
 impl Pipe {
     /// A conversation, and what is to be written to the caller.
-    pub(super) fn open(gateway: &Gateway, caller: Guest) -> (Self, mpsc::Receiver<Vec<u8>>) {
-        let (out, messages) = mpsc::channel(WAITING);
-        let (gateway, modern) = (gateway.clone(), Arc::default());
-        (Self { gateway, caller, talk: None, modern, habit: Habit::default(), out }, messages)
+    pub(super) fn open(gateway: &Gateway, caller: Guest) -> (Self, Outgoing) {
+        let (out, taking, messages) = outgoing::channel();
+        let (gateway, modern, habit) = (gateway.clone(), Arc::default(), Habit::default());
+        (Self { gateway, caller, talk: None, modern, habit, out, taking, is_counted: false }, messages)
     }
 
     /// Takes one message.
@@ -127,6 +147,13 @@ impl Pipe {
         }
         match parse_message(frame, self.gateway.settings.limits.depth) {
             Ok(Message::Request { id, method, params }) => {
+                self.taking.is_ahead().await;
+                if !self.is_counted
+                    && let Err(overloaded) = self.gateway.desk.gate.arrive(&self.caller)
+                {
+                    self.say(response_error(&id, &overloaded.into())).await;
+                    return Ok(());
+                }
                 let asked = Box::new(Asked::new(id, method, params, &mut self.habit));
                 self.answer(asked).await
             }
@@ -156,11 +183,14 @@ impl Pipe {
         let line = Line::over(self.out.clone(), &self.caller);
         if asked.is_modern() {
             let id = asked.id.clone();
-            self.modern.start_into(&id, asked.over_pipe(desk, line), self.out.clone());
-            return Ok(());
+            let begun = self.modern.start_into(&id, asked.over_pipe(desk, line), self.out.clone());
+            return self.or_refused(&id, begun).await;
         }
         if asked.method == method::INITIALIZE {
-            let talk = Arc::new(Talk::greet(self.caller.clone(), asked.params.as_ref()));
+            let talk = match Talk::greet(&self.caller, asked.params.as_ref()) {
+                Ok(talk) => Arc::new(talk),
+                Err(error) => return self.or_refused(&asked.id, Err(error)).await,
+            };
             *talk.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
             desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
             let greeting = talk.greeting(&desk, &asked.id).await;
@@ -178,15 +208,23 @@ impl Pipe {
             return Ok(());
         };
         let id = asked.id.clone();
-        talk.calls.start_into(&id, Arc::clone(talk).work(desk, asked, line), self.out.clone());
+        let begun = talk.calls.start_into(&id, Arc::clone(talk).work(desk, asked, line), self.out.clone());
+        self.or_refused(&id, begun).await
+    }
+
+    /// Says why a request was not begun.
+    async fn or_refused(&self, id: &Json, begun: Result<(), RpcError>) -> Result<()> {
+        if let Err(error) = begun {
+            self.say(response_error(id, &error)).await;
+        }
         Ok(())
     }
 
     /// Ends it. Calls under way may end first, for so long; `written` ends when everything they said was written.
     pub(super) async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
-        let Self { talk, modern, out, .. } = self;
+        let Self { talk, modern, out, taking, .. } = self;
         // Calls under way hold the others.
-        drop(out);
+        drop((out, taking));
         if let Some(talk) = &talk {
             talk.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
@@ -208,18 +246,40 @@ impl Pipe {
 }
 
 /// One message a line; those that wait go out together.
-async fn write(mut output: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Vec<u8>>) {
+async fn write(mut output: impl AsyncWrite + Unpin, mut messages: Outgoing, patience: Option<Duration>) {
     let mut buffer;
-    while let Some(mut message) = messages.recv().await {
+    while let Some(mut message) = messages.next().await {
         // A message that is alone, as most are, is not copied.
         message.push(b'\n');
         buffer = message;
-        while let Ok(more) = messages.try_recv() {
+        while buffer.len() < TOGETHER
+            && let Some(more) = messages.more()
+        {
             buffer.extend_from_slice(&more);
             buffer.push(b'\n');
         }
-        if output.write_all(&buffer).await.is_err() || output.flush().await.is_err() {
+        let written = match patience {
+            Some(patience) => write_in_time(&mut output, &buffer, patience).await,
+            None => output.write_all(&buffer).await,
+        };
+        if written.is_err() || output.flush().await.is_err() {
             return;
         }
     }
+}
+
+/// Writes it all, but not for a caller that takes nothing for so long.
+async fn write_in_time(
+    output: &mut (impl AsyncWrite + Unpin),
+    mut left: &[u8],
+    patience: Duration,
+) -> io::Result<()> {
+    while !left.is_empty() {
+        let written = tokio::time::timeout(patience, output.write(left)).await??;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        left = &left[written..];
+    }
+    Ok(())
 }

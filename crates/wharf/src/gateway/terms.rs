@@ -49,7 +49,7 @@ pub(super) struct Admission {
     pub(super) required: Vec<ServerName>,
 }
 
-/// How often is looked whether somebody's key has gone or lapsed.
+/// How often is looked whether somebody's key or token has gone or lapsed.
 const LOOK: Duration = Duration::from_secs(1);
 
 // === impl Gateway ===
@@ -78,7 +78,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Looks after what ends by itself: keys that are taken from their file, or lapse. As long as the gateway is there.
+    /// Looks after what ends by itself: keys that are taken from their file, keys and tokens that lapse. As long as the gateway is there.
     pub(super) fn keep_watch(&self) {
         let (settings, desk) = (Arc::downgrade(&self.settings), Arc::downgrade(&self.desk));
         let clock = self.desk.clock.clone();
@@ -88,7 +88,7 @@ impl Gateway {
                 let (Some(settings), Some(desk)) = (Weak::upgrade(&settings), Weak::upgrade(&desk)) else {
                     return;
                 };
-                if settings.admission.load().callers.look() {
+                if settings.admission.load().look() {
                     desk.withdraw();
                 }
             }
@@ -122,10 +122,7 @@ impl Admission {
         }
         match &self.tokens {
             // Three parts: what is none of a JWT is not worth a question to its issuer.
-            Some(tokens) if token.split('.').count() == 3 => {
-                let caller = Box::pin(tokens.judge(token, us)).await?;
-                Ok(Guest::new(caller, &tokens.stay))
-            }
+            Some(tokens) if token.split('.').count() == 3 => Box::pin(tokens.judge(token, us)).await,
             _ => Err(Refused::Unknown("that key is not known here")),
         }
     }
@@ -151,6 +148,12 @@ impl Admission {
         })
     }
 
+    /// Looks whether something that let somebody in has gone or lapsed. True if somebody's stay has ended since.
+    fn look(&self) -> bool {
+        let lapsed = self.tokens.as_ref().is_some_and(|tokens| tokens.look());
+        self.callers.look() || lapsed
+    }
+
     fn is_anyone(&self) -> bool {
         self.callers.is_anyone() && self.tokens.is_none()
     }
@@ -174,7 +177,7 @@ impl Admission {
         if let Some(tokens) = &self.tokens
             && !next.tokens.as_ref().is_some_and(|next| Arc::ptr_eq(tokens, next))
         {
-            tokens.stay.end();
+            tokens.end();
         }
         if self.is_anyone() && !next.is_anyone() {
             self.anyone.end();

@@ -2,6 +2,7 @@
 
 mod barred;
 mod bell;
+mod names;
 mod telemetry;
 mod turns;
 

@@ -14,6 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::barred::{Bar, Whence};
+use super::h1::STALLED;
 use super::{Gateway, accept, stdio};
 use crate::error::{Error, Result};
 use crate::net::is_listening;
@@ -120,5 +121,6 @@ async fn converse(gateway: Gateway, stream: UnixStream, mut closed: watch::Recei
     let (input, output) = stream.into_split();
     let stop = async { drop(closed.wait_for(|closed| *closed).await) };
     // A caller that breaks off, or says too much, is no news here.
-    let _ = stdio::serve_until(&gateway, (BufReader::new(input), output), gateway.settings.body, stop).await;
+    let (pipe, bounds) = ((BufReader::new(input), output), (gateway.settings.body, Some(STALLED)));
+    let _ = stdio::serve_until(&gateway, pipe, bounds, stop).await;
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::Gateway;
 use super::body::{self, Reply};
-use super::h1::Head;
+use super::h1::{Head, STALLED};
+use super::outgoing::Outgoing;
 use super::stay::Guest;
 use super::stdio::Pipe;
 use crate::net::{CLOSING, FrameEnd, Speaking, WebSocket, accept_key};
@@ -23,6 +24,9 @@ const MCP: &str = "mcp";
 const KEY: usize = 24;
 /// How long the goodbyes may take.
 const GOODBYE: Duration = Duration::from_secs(1);
+
+/// As few bytes in a millisecond as a caller may take of a message.
+const SLOWEST: u64 = 16;
 
 /// Whether a request wants to become a WebSocket.
 pub(super) fn is_asked(head: &Head) -> bool {
@@ -108,10 +112,12 @@ pub(super) async fn converse(
 }
 
 /// Writes until nobody has anything to say any more, or nobody listens.
-async fn write(speaking: &mut Speaking, mut messages: mpsc::Receiver<Vec<u8>>) {
-    while let Some(message) = speaking.keep_alive_until(messages.recv()).await {
+async fn write(speaking: &mut Speaking, mut messages: Outgoing) {
+    while let Some(message) = speaking.keep_alive_until(messages.next()).await {
         let Ok(text) = String::from_utf8(message) else { continue };
-        if speaking.say(text).await.is_err() {
+        // A large one may take longer, if it is taken at all.
+        let patience = STALLED + Duration::from_millis(text.len() as u64 / SLOWEST);
+        if !matches!(tokio::time::timeout(patience, speaking.say(text)).await, Ok(Ok(()))) {
             return;
         }
     }

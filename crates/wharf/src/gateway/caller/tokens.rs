@@ -1,13 +1,13 @@
 //! Tokens that somebody else makes: JWTs of one issuer.
 //!
 //! In: a token. Out: the caller that it names, if the issuer signed it, for us, for now, with the scopes that are
-//! needed; or why not. It ends here: no token of a caller ever travels to a server.
+//! needed; or why not. What it lets in ends with it. It ends here: no token of a caller ever travels to a server.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, Validation, decode, decode_header, get_current_timestamp};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use super::issuer::Issuer;
 use super::{Key, Refused};
 use crate::config::JwtSettings;
 use crate::error::Result;
-use crate::gateway::stay::Stay;
+use crate::gateway::stay::{Guest, Stay};
 use crate::names::CallerName;
 use crate::net::HttpClient;
 use crate::policy::{Live, Policy};
@@ -25,10 +25,19 @@ use crate::policy::{Live, Policy};
 pub(in crate::gateway) struct Tokens {
     pub(in crate::gateway) settings: JwtSettings,
     issuer: Issuer,
-    /// Whoever comes by token stays as long as these settings do.
-    pub(in crate::gateway) stay: Stay,
+    stays: Mutex<Stays>,
     /// Tokens that were judged a moment ago, by their hashes: signatures are dear.
-    judged: Mutex<HashMap<[u8; 32], (CallerName, Instant)>>,
+    judged: Mutex<HashMap<[u8; 32], (Guest, Instant)>>,
+    /// When this was made, in seconds since 1970, and by the clock that nobody sets.
+    began: (u64, Instant),
+}
+
+/// Whoever comes by token stays as long as the token counts, and these settings do.
+#[derive(Debug, Default)]
+struct Stays {
+    /// By the second after which they are over: tokens that end together have the same one.
+    by_end: BTreeMap<u64, Stay>,
+    is_over: bool,
 }
 
 /// Signatures that only the issuer can make. `none` and those with a shared secret are not among them.
@@ -57,7 +66,8 @@ type Claims = Map<String, Value>;
 impl Tokens {
     pub(in crate::gateway) fn new(settings: JwtSettings, policy: Live<Policy>, net: HttpClient) -> Self {
         let issuer = Issuer::new(settings.clone(), policy, net);
-        Self { settings, issuer, stay: Stay::default(), judged: Mutex::default() }
+        let began = (get_current_timestamp(), Instant::now());
+        Self { settings, issuer, stays: Mutex::default(), judged: Mutex::default(), began }
     }
 
     /// Whether the issuer may be asked for its keys. Nobody is contacted.
@@ -66,10 +76,10 @@ impl Tokens {
     }
 
     /// Who a token names. `us` is whom it must be for, unless the settings say otherwise.
-    pub(in crate::gateway) async fn judge(&self, token: &str, us: &str) -> Result<CallerName, Refused> {
+    pub(in crate::gateway) async fn judge(&self, token: &str, us: &str) -> Result<Guest, Refused> {
         let hash = Key::hash(token);
-        if let Some(caller) = self.remembered(&hash) {
-            return Ok(caller);
+        if let Some(guest) = self.remembered(&hash) {
+            return Ok(guest);
         }
         let header = decode_header(token).map_err(|_| Refused::Unknown("the token cannot be read"))?;
         if !ALGORITHMS.contains(&header.alg) {
@@ -97,8 +107,48 @@ impl Tokens {
         if !self.settings.scopes.iter().all(|scope| scopes(&claims).any(|has| has == scope)) {
             return Err(Refused::Scope);
         }
-        self.remember(hash, &caller, &claims);
-        Ok(caller)
+        let end = claims.get("exp").and_then(Value::as_f64).unwrap_or_default().ceil() as u64;
+        let guest = Guest::new(caller, &self.stay_until(end.saturating_add(LEEWAY)));
+        self.remember(hash, &guest, end);
+        Ok(guest)
+    }
+
+    /// Ends what tokens let in that do not count any more. True if there were some.
+    pub(in crate::gateway) fn look(&self) -> bool {
+        let now = self.now();
+        let mut stays = self.stays();
+        stays.by_end.retain(|_, stay| stay.is_held());
+        let left = stays.by_end.split_off(&now);
+        let over = std::mem::replace(&mut stays.by_end, left);
+        over.values().for_each(Stay::end);
+        !over.is_empty()
+    }
+
+    /// Ends everything that a token let in: these settings do not count any more.
+    pub(in crate::gateway) fn end(&self) {
+        let mut stays = self.stays();
+        stays.is_over = true;
+        std::mem::take(&mut stays.by_end).values().for_each(Stay::end);
+    }
+
+    fn stay_until(&self, second: u64) -> Stay {
+        let mut stays = self.stays();
+        let stay = stays.by_end.entry(second).or_insert_with(|| Stay::until(second)).clone();
+        if stays.is_over {
+            stay.end();
+        }
+        stay
+    }
+
+    /// In seconds since 1970, by whichever clock has come further: one stands still while the machine sleeps, the other
+    /// can be set back.
+    fn now(&self) -> u64 {
+        let (second, at) = self.began;
+        get_current_timestamp().max(second + at.elapsed().as_secs())
+    }
+
+    fn stays(&self) -> MutexGuard<'_, Stays> {
+        self.stays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn caller(&self, claims: &Claims) -> Result<CallerName, Refused> {
@@ -110,14 +160,13 @@ impl Tokens {
             .ok_or(Refused::Unknown("the token does not name a caller"))
     }
 
-    fn remembered(&self, hash: &[u8; 32]) -> Option<CallerName> {
+    fn remembered(&self, hash: &[u8; 32]) -> Option<Guest> {
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        judged.get(hash).filter(|(_, until)| Instant::now() < *until).map(|(caller, _)| caller.clone())
+        judged.get(hash).filter(|(_, until)| Instant::now() < *until).map(|(guest, _)| guest.clone())
     }
 
-    fn remember(&self, hash: [u8; 32], caller: &CallerName, claims: &Claims) {
-        let end = claims.get("exp").and_then(Value::as_f64).unwrap_or_default() as u64;
-        let left = Duration::from_secs(end.saturating_sub(jsonwebtoken::get_current_timestamp()));
+    fn remember(&self, hash: [u8; 32], guest: &Guest, end: u64) {
+        let left = Duration::from_secs(end.saturating_sub(self.now()));
         let until = Instant::now() + LASTS.min(left);
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         if judged.len() >= JUDGED {
@@ -125,7 +174,7 @@ impl Tokens {
             judged.retain(|_, (_, until)| now < *until);
         }
         if judged.len() < JUDGED {
-            judged.insert(hash, (caller.clone(), until));
+            judged.insert(hash, (guest.clone(), until));
         }
     }
 }

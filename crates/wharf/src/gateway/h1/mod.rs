@@ -13,7 +13,7 @@ mod trial;
 
 pub(super) use head::{Head, Usual};
 pub(super) use intake::{BadBody, Intake, Over};
-pub(super) use outlet::Outlet;
+pub(super) use outlet::{Outlet, STALLED};
 pub use trial::{RequestHead, read_request_head};
 
 /// The largest head of a request.

@@ -31,7 +31,7 @@ pub(in crate::gateway) struct Outlet<'a> {
 /// So much is copied, to be written at once.
 const AT_ONCE: usize = 16 * 1024;
 /// How long a caller may take nothing of what it is told.
-const STALLED: Duration = Duration::from_secs(60);
+pub(in crate::gateway) const STALLED: Duration = Duration::from_secs(60);
 /// A buffer that has grown larger than this is not kept.
 const KEPT: usize = 64 * 1024;
 

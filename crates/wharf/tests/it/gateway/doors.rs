@@ -78,6 +78,39 @@ async fn gwy_02_only_its_own_name_opens_the_gateway() {
     assert_eq!(named.send(Method::POST, "/mcp", &headers, body.clone()).await.status, StatusCode::OK);
 }
 
+/// An address of this machine that others may reach, if it has one. Nothing is sent to find it.
+fn own_address() -> Option<std::net::IpAddr> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "asks the system which address it would use, and sends nothing"
+    )]
+    let socket =
+        std::net::UdpSocket::bind("0.0.0.0:0").ok().filter(|s| s.connect("203.0.113.1:9").is_ok())?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+#[tokio::test]
+async fn gwy_02_a_gateway_is_called_by_the_address_where_it_listens() {
+    let Some(ip) = own_address() else { return };
+    let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
+    let right = format!("Bearer {KEY}");
+    for (bind, is_ours) in [(ip, true), ("0.0.0.0".parse().unwrap(), false)] {
+        let callers = Callers::default().keys([key.clone()]);
+        let gateway = Gateway::builder(empty().await).callers(callers).build().unwrap();
+        let Ok(listener) = tokio::net::TcpListener::bind((bind, 0)).await else { return };
+        let at = std::net::SocketAddr::new(ip, listener.local_addr().unwrap().port());
+        let served = gateway.clone();
+        let serving = tokio::spawn(async move { served.serve_http(listener, std::future::pending()).await });
+        let door = Door { at, host: empty().await, gateway, stop: None };
+        let expected = if is_ours { StatusCode::OK } else { StatusCode::FORBIDDEN };
+        assert_eq!(list(&door, &[("authorization", &right)]).await, expected, "bound to {bind}");
+        let evil = [("host", "evil.com"), ("authorization", right.as_str())];
+        assert_eq!(door.send(Method::POST, "/mcp", &evil, "{}").await.status, StatusCode::FORBIDDEN);
+        serving.abort();
+    }
+}
+
 #[tokio::test]
 async fn gwy_03_pages_of_other_origins_are_turned_away() {
     let door = open(empty().await).await;

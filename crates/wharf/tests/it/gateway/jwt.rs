@@ -19,7 +19,7 @@ use super::{Answer, Door, open_with};
 use crate::support::{at, folder, host, puppet, received};
 
 /// Somebody who makes tokens.
-struct Issuer {
+pub(super) struct Issuer {
     puppet: HttpPuppet,
     keys: Arc<Mutex<Vec<Jwk>>>,
     down: Arc<AtomicBool>,
@@ -78,7 +78,7 @@ impl Signer {
 }
 
 impl Issuer {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let signer = Signer::new("k1", Algorithm::ES256);
         let keys = Arc::new(Mutex::new(vec![signer.public()]));
         let down = Arc::new(AtomicBool::new(false));
@@ -102,7 +102,7 @@ impl Issuer {
         self.puppet.url_of("/realm")
     }
 
-    fn settings(&self) -> JwtSettings {
+    pub(super) fn settings(&self) -> JwtSettings {
         JwtSettings::new(Url::parse(&self.name()).unwrap(), self.name())
     }
 
@@ -111,6 +111,14 @@ impl Issuer {
         let now = get_current_timestamp();
         let us = format!("http://{}/mcp", door.at);
         json!({"iss": self.name(), "aud": us, "sub": "annabel", "exp": now + 300, "scope": "mcp other"})
+    }
+
+    /// An honest token, that counts for so many seconds.
+    pub(super) fn token(&self, door: &Door, seconds: u64) -> String {
+        let mut claims = self.claims(door);
+        // Thirty more are granted.
+        claims["exp"] = json!(get_current_timestamp() + seconds - 30);
+        self.signer.sign(&claims)
     }
 
     fn fetched(&self) -> usize {

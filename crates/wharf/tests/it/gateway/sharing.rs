@@ -113,3 +113,32 @@ async fn l33_a_connection_of_ones_own_that_is_not_used_is_closed_and_made_again(
     assert_eq!(count(&received(&log), "initialize"), before + 1);
     door.host.close().await;
 }
+
+#[tokio::test]
+async fn l33_a_legacy_callers_own_connection_that_is_not_used_is_closed_and_made_again() {
+    let files = folder();
+    let (log, pid) = (at(&files, "log"), at(&files, "pid"));
+    let script = Puppet::of(Era::Legacy).log(&log).pid(&pid);
+    let door = super::open(crate::support::pup(&script).await).await;
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}});
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    let opened = door.legacy(None, hello).await;
+    let session = opened.headers["mcp-session-id"].to_str().unwrap().to_owned();
+    let call = async || {
+        let params = json!({"name": "pup_echo", "arguments": {}});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let done = door.legacy(Some(&session), call).await.json();
+        assert!(done["result"]["content"].is_array(), "{done}");
+    };
+    call().await;
+    let before = count(&received(&log), "initialize");
+    let pid = pid_in(&pid).await;
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(301)).await;
+    tokio::time::advance(std::time::Duration::from_secs(31)).await;
+    tokio::time::resume();
+    until("it is closed", || !is_alive(pid)).await;
+    call().await;
+    assert_eq!(count(&received(&log), "initialize"), before + 1);
+    door.host.close().await;
+}

@@ -3,14 +3,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use wharf::config::{CallLimits, CallerRules, CallerTable, KeyStore, StoredKey};
+use wharf::config::{CallLimits, CallerRules, CallerTable, KeyStore, ServerConfig, StoredKey};
 use wharf::gateway::{Callers, Gateway, Key, Terms};
 use wharf::names::CallerName;
 use wharf_testkit::{Era, Puppet, Step};
@@ -25,11 +25,11 @@ fn key(secret: &str) -> Key {
 }
 
 /// Terms by which these keys count; a caller is named like its keys, but for a number at their end.
-fn keys<const N: usize>(secrets: [&str; N]) -> Terms {
+pub(super) fn keys<const N: usize>(secrets: [&str; N]) -> Terms {
     Terms { callers: Callers::default().keys(secrets.map(key)), ..Terms::default() }
 }
 
-fn given(entries: &[(&str, &[&str])]) -> Option<CallerTable> {
+pub(super) fn given(entries: &[(&str, &[&str])]) -> Option<CallerTable> {
     let mut table = CallerTable::default();
     for (caller, servers) in entries {
         table.insert(*caller, CallerRules::new(servers.iter().copied(), []).unwrap());
@@ -37,7 +37,7 @@ fn given(entries: &[(&str, &[&str])]) -> Option<CallerTable> {
     Some(table)
 }
 
-fn bearer(secret: &str) -> String {
+pub(super) fn bearer(secret: &str) -> String {
     format!("Bearer {secret}")
 }
 
@@ -46,24 +46,34 @@ fn waits(era: Era, log: &Path, go: &Path) -> Puppet {
     Puppet::of(era).log(log).on("tool:echo", [Step::WaitFor(go.to_owned()), Step::Honest])
 }
 
+pub(super) type Socket = tokio_tungstenite::WebSocketStream<tokio::net::TcpStream>;
+
 /// Two servers that wait, behind a gateway on these terms.
-struct Scene {
-    door: Arc<Door>,
+pub(super) struct Scene {
+    pub(super) door: Arc<Door>,
     files: tempfile::TempDir,
 }
 
 impl Scene {
-    async fn new(era: Era, terms: Terms) -> Self {
+    pub(super) async fn new(era: Era, terms: Terms) -> Self {
         let files = folder();
         let [one, two] =
             ["one", "two"].map(|name| puppet(name, &waits(era, &at(&files, name), &at(&files, "go"))));
+        // No call ends because it takes long, even where the clock is put forward.
+        let [one, two] =
+            [one, two].map(|config| ServerConfig { timeout: Duration::from_secs(600), ..config });
         let (host, _) = audited(&log_in(&files), quick().server(one).server(two)).await;
         host.tools().await;
         Self { door: Arc::new(open_with(host, |b| b.terms(terms)).await), files }
     }
 
     /// A call that is under way at its server when this returns.
-    async fn call(&self, who: &str, server: &str, legacy: Option<&str>) -> tokio::task::JoinHandle<Answer> {
+    pub(super) async fn call(
+        &self,
+        who: &str,
+        server: &str,
+        legacy: Option<&str>,
+    ) -> tokio::task::JoinHandle<Answer> {
         let before = self.heard(server, "tools/call");
         let (door, who, session) = (Arc::clone(&self.door), bearer(who), legacy.map(str::to_owned));
         let params = json!({"name": format!("{server}_echo"), "arguments": {}});
@@ -80,11 +90,11 @@ impl Scene {
         call
     }
 
-    fn heard(&self, server: &str, method: &str) -> usize {
+    pub(super) fn heard(&self, server: &str, method: &str) -> usize {
         count(&received(&at(&self.files, server)), method)
     }
 
-    fn let_go(&self) {
+    pub(super) fn let_go(&self) {
         std::fs::write(at(&self.files, "go"), "").unwrap();
     }
 
@@ -95,11 +105,11 @@ impl Scene {
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    async fn status(&self, who: &str) -> StatusCode {
+    pub(super) async fn status(&self, who: &str) -> StatusCode {
         self.door.modern_with("tools/list", json!({}), &[("authorization", &bearer(who))]).await.status
     }
 
-    async fn listen(&self, who: &str) -> Stream {
+    pub(super) async fn listen(&self, who: &str) -> Stream {
         let wanted = json!({"notifications": {"toolsListChanged": true}});
         let who = bearer(who);
         let headers = [
@@ -114,8 +124,16 @@ impl Scene {
         stream
     }
 
+    /// A WebSocket over which a call was sent.
+    pub(super) async fn socket(&self, who: &str) -> Socket {
+        let mut socket = websocket(&self.door, Some(who)).await;
+        let call = modern_body("tools/call", json!({"name": "one_echo", "arguments": {}}));
+        socket.send(Message::text(call.to_string())).await.unwrap();
+        socket
+    }
+
     /// Shakes hands in the legacy way; gives the session, and the stream that belongs to no request.
-    async fn greet(&self, who: &str) -> (String, Stream) {
+    pub(super) async fn greet(&self, who: &str) -> (String, Stream) {
         let who = bearer(who);
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
@@ -130,7 +148,18 @@ impl Scene {
     }
 }
 
-async fn legacy_with(door: &Door, who: &str, session: Option<&str>, message: Value) -> Answer {
+/// A WebSocket to a gateway.
+pub(super) async fn websocket(door: &Door, who: Option<&str>) -> Socket {
+    #[expect(clippy::disallowed_methods, reason = "a caller in a test")]
+    let stream = tokio::net::TcpStream::connect(door.at).await.unwrap();
+    let mut request = format!("ws://{}/mcp", door.at).into_client_request().unwrap();
+    if let Some(who) = who {
+        request.headers_mut().insert("authorization", bearer(who).parse().unwrap());
+    }
+    tokio_tungstenite::client_async(request, stream).await.unwrap().0
+}
+
+pub(super) async fn legacy_with(door: &Door, who: &str, session: Option<&str>, message: Value) -> Answer {
     let host = door.name();
     let mut headers = vec![
         ("host", host.as_str()),
@@ -143,18 +172,18 @@ async fn legacy_with(door: &Door, who: &str, session: Option<&str>, message: Val
 }
 
 /// The message of an answer, whether it came alone or on a stream.
-fn only(answer: &Answer) -> Value {
+pub(super) fn only(answer: &Answer) -> Value {
     if answer.body.starts_with('{') { answer.json() } else { answer.events().pop().unwrap() }
 }
 
-fn is_ended(answer: &Answer, why: &str) -> bool {
+pub(super) fn is_ended(answer: &Answer, why: &str) -> bool {
     let message = only(answer);
     let error = &message["error"];
     error["message"].as_str().is_some_and(|text| text.contains(why)) && error["data"]["retryable"] == false
 }
 
 /// The end of a stream, and the last message on it.
-async fn last(stream: &mut Stream) -> Option<Value> {
+pub(super) async fn last(stream: &mut Stream) -> Option<Value> {
     let mut last = None;
     while let Some(event) = stream.event().await {
         last = serde_json::from_str(&event.data).ok().or(last);
@@ -254,17 +283,7 @@ async fn l92_a_key_that_is_taken_back_ends_everything_it_let_in_and_nothing_else
 #[tokio::test]
 async fn l92_a_websocket_ends_with_the_key_that_opened_it() {
     let scene = Scene::new(Era::Modern, keys(["ann1", "bob1"])).await;
-    let open = async |who: &str| {
-        #[expect(clippy::disallowed_methods, reason = "a caller in a test")]
-        let stream = tokio::net::TcpStream::connect(scene.door.at).await.unwrap();
-        let mut request = format!("ws://{}/mcp", scene.door.at).into_client_request().unwrap();
-        request.headers_mut().insert("authorization", bearer(who).parse().unwrap());
-        let mut socket = tokio_tungstenite::client_async(request, stream).await.unwrap().0;
-        let call = modern_body("tools/call", json!({"name": "one_echo", "arguments": {}}));
-        socket.send(Message::text(call.to_string())).await.unwrap();
-        socket
-    };
-    let (mut ann, mut bob) = (open("ann1").await, open("bob1").await);
+    let (mut ann, mut bob) = (scene.socket("ann1").await, scene.socket("bob1").await);
     until("both calls are at the server", || scene.heard("one", "tools/call") == 2).await;
     scene.door.gateway.adopt(keys(["bob1"])).unwrap();
     let Some(Ok(Message::Text(word))) = soon("a word", ann.next()).await else { panic!("no word") };
