@@ -17,7 +17,7 @@ use super::apps::{self, Apps};
 use super::bench::Benches;
 use super::capabilities::{self, Capabilities};
 use super::clock::Clock;
-use super::ending::Ending;
+use super::ending::Bells;
 use super::limits::Gate;
 use super::lists::Lists;
 use super::metrics::Rejections;
@@ -66,7 +66,7 @@ pub(super) struct Desk {
     pub(super) parking: Arc<Parking>,
     /// Whose user interfaces callers have.
     pub(super) apps: Apps,
-    pub(super) ending: Ending,
+    pub(super) bells: Bells,
     pub(super) clock: Clock,
     /// Where requests are worked on.
     pub(super) benches: Benches,
@@ -132,7 +132,7 @@ impl Desk {
             seal: Seal::new()?,
             parking: Arc::default(),
             apps: Apps::default(),
-            ending: Ending::default(),
+            bells: Bells::default(),
             clock: Clock::new(),
             benches: Benches::default(),
             gate: Gate::default(),

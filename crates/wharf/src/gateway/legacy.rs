@@ -18,6 +18,7 @@ use super::bench::{Edge, Job};
 use super::body::{self, Reply};
 use super::calls::Calls;
 use super::desk::{Desk, invalid};
+use super::ending::Shift;
 use super::h1::{Head, Usual};
 use super::http::{SESSION, VERSION};
 use super::line::Line;
@@ -75,7 +76,7 @@ impl Sessions {
     /// Answers a request over HTTP.
     pub(super) async fn answer(
         self: &Arc<Self>,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         caller: Guest,
         head: &Head,
         asked: Box<Asked>,
@@ -233,7 +234,7 @@ impl Talk {
     /// Starts a call that goes on by itself; the receiver fails if it is cancelled.
     pub(super) fn start(
         self: &Arc<Self>,
-        desk: Arc<Desk>,
+        desk: Arc<Shift>,
         asked: Box<Asked>,
         line: Line,
     ) -> oneshot::Receiver<Pieces> {
@@ -244,7 +245,7 @@ impl Talk {
     /// The work of a request, to what is said of it.
     pub(super) fn work(
         self: Arc<Self>,
-        desk: Arc<Desk>,
+        desk: Arc<Shift>,
         asked: Box<Asked>,
         line: Line,
     ) -> impl Future<Output = Pieces> + Send + 'static {

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::bench::{Edge, Job};
 use super::body::{self, Reply, Work};
 use super::desk::{Desk, invalid, unknown};
+use super::ending::Shift;
 use super::h1::{Head, Usual};
 use super::http::{Seat, VERSION};
 use super::limits;
@@ -64,7 +65,7 @@ impl Asked {
     /// Answers it over HTTP. The status says what the protocol wants it to say.
     pub(super) async fn over_http(
         self: Box<Self>,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         caller: Guest,
         head: &Head,
         seat: &mut Seat<'_>,
@@ -104,7 +105,7 @@ impl Asked {
     /// Answers it over a pipe.
     pub(super) fn over_pipe(
         self: Box<Self>,
-        desk: Arc<Desk>,
+        desk: Arc<Shift>,
         line: Line,
     ) -> impl Future<Output = Pieces> + Send + 'static {
         let (id, checked) = (self.id.clone(), self.check_meta());
@@ -125,7 +126,7 @@ impl Asked {
     /// The work of it, to its answer.
     pub(super) async fn answered(
         &self,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         line: &Line,
         mirrored: Option<&Mirrored>,
     ) -> Result<Pieces, RpcError> {
@@ -170,7 +171,7 @@ impl Asked {
 
     async fn result(
         &self,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         caller: &CallerName,
         line: &Line,
         mirrored: Option<&Mirrored>,
@@ -220,7 +221,7 @@ impl Asked {
     /// A request whose server may want to know something before it answers.
     async fn errand(
         &self,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         caller: &CallerName,
         line: &Line,
         mirrored: Option<&Mirrored>,
@@ -255,7 +256,7 @@ impl Asked {
         match running.go().await {
             Step::Done(result) => self.passed_on(desk, caller, result?),
             Step::Asks(questions) => {
-                let ticket = desk.parking.park(caller, running)?;
+                let ticket = desk.parking.park(desk, caller, running)?;
                 let state = desk.seal.lock(&State::Parked(ticket), &binding());
                 let state = state.ok_or_else(|| RpcError::new(code::INTERNAL, "no state can be made"))?;
                 let mut result = Members::new();
@@ -266,7 +267,7 @@ impl Asked {
         }
     }
 
-    fn start(&self, desk: &Arc<Desk>, scope: Session, mut said: Said, line: &Line) -> Running {
+    fn start(&self, desk: &Arc<Shift>, scope: Session, mut said: Said, line: &Line) -> Running {
         desk.embark(&mut said, &self.method);
         let capabilities = said.capabilities.clone().unwrap_or_else(Json::empty_object);
         let (desk, method, params) = (Arc::clone(desk), self.method.clone(), self.params.clone());

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::consent;
+use super::ending::Shift;
 use super::line::Line;
 use super::seal::{self, GOOD_FOR};
 use super::visit;
@@ -62,6 +63,8 @@ pub(super) struct Parking {
 }
 
 struct Parked {
+    /// Through which door its caller came.
+    door: Arc<Shift>,
     caller: CallerName,
     running: Running,
 }
@@ -212,7 +215,12 @@ impl Running {
 
 impl Parking {
     /// Parks a call until its caller comes back, and gives the number under which it is found.
-    pub(super) fn park(self: &Arc<Self>, caller: &CallerName, running: Running) -> Result<u64, RpcError> {
+    pub(super) fn park(
+        self: &Arc<Self>,
+        door: &Arc<Shift>,
+        caller: &CallerName,
+        running: Running,
+    ) -> Result<u64, RpcError> {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let forgotten;
         {
@@ -226,7 +234,7 @@ impl Parking {
                 let error = "too many calls wait for an answer; answer some first";
                 return Err(RpcError::new(code::INTERNAL, error));
             }
-            parked.insert(ticket, Parked { caller: caller.clone(), running });
+            parked.insert(ticket, Parked { door: Arc::clone(door), caller: caller.clone(), running });
         }
         // Dropped outside of the lock: it tells the server that nobody waits any more.
         drop(forgotten);
@@ -258,8 +266,8 @@ impl Parking {
 
     /// Ends the calls that may not go on.
     pub(super) fn withdraw(&self) {
-        let over: Vec<_> =
-            self.lock().extract_if(|_, parked| parked.running.line.withdrawn().is_some()).collect();
+        let is_over = |parked: &Parked| parked.door.is_over() || parked.running.line.withdrawn().is_some();
+        let over: Vec<_> = self.lock().extract_if(|_, parked| is_over(parked)).collect();
         // Dropped outside of the lock: it tells the servers that nobody waits any more.
         drop(over);
     }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::Gateway;
 use super::calls::Calls;
+use super::ending::OnDuty;
 use super::legacy::{self, Talk};
 use super::line::Line;
 use super::modern::Asked;
@@ -24,18 +25,23 @@ const WAITING: usize = 1024;
 /// How long a caller may take to read what was said last.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Serves until the input ends. Calls that are under way then are cancelled.
+/// Serves the one caller that there is, until its input ends or the stop has come, and ends what it has under way.
 pub(super) async fn serve(
     gateway: &Gateway,
-    input: impl AsyncBufRead + Unpin,
-    output: impl AsyncWrite + Unpin + Send + 'static,
+    ends: (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+    stop: impl Future<Output = ()>,
 ) -> Result<()> {
-    let limit = gateway.settings.limits.line;
-    serve_until(gateway, (input, output), limit, std::future::pending()).await
+    let (desk, settings) = (&gateway.desk, &gateway.settings);
+    let _on_duty = OnDuty::at(desk);
+    let stop = async {
+        stop.await;
+        desk.stop();
+    };
+    serve_until(gateway, ends, settings.limits.line, stop).await
 }
 
-/// The same, and until the stop: then no more is taken, and calls that are under way may end. Lines of more than `limit`
-/// bytes are not read.
+/// Serves until the input ends: then calls that are under way are cancelled. Or until the stop: then no more is taken, and
+/// they may end. Lines of more than `limit` bytes are not read.
 pub(super) async fn serve_until(
     gateway: &Gateway,
     (mut input, output): (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
@@ -50,7 +56,15 @@ pub(super) async fn serve_until(
         let line = tokio::select! {
             line = next_line(&mut input, &mut begun, limit) => line?,
             () = &mut stop => {
-                pipe.leave(async { drop((&mut writer).await) }, gateway.settings.drain).await;
+                let end = async {
+                    tokio::time::sleep(gateway.settings.drain).await;
+                    gateway.desk.end();
+                    std::future::pending().await
+                };
+                tokio::select! {
+                    () = pipe.close(async { drop((&mut writer).await) }) => {}
+                    () = end => {}
+                }
                 return Ok(());
             }
         };
@@ -59,7 +73,7 @@ pub(super) async fn serve_until(
             None => break,
         }
     }
-    pipe.leave(async { drop(writer.await) }, Duration::ZERO).await;
+    pipe.hang_up(async { drop(writer.await) }).await;
     Ok(())
 }
 
@@ -182,8 +196,20 @@ impl Pipe {
         Ok(())
     }
 
-    /// Ends it. Calls under way may end first, for so long; `written` ends when everything they said was written.
-    pub(super) async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
+    /// Ends it at the stop: calls under way may end first, and the rest hear that they are given up. `written` ends when
+    /// everything was written.
+    pub(super) async fn close(self, written: impl Future<Output = ()>) {
+        // They hear it when the drain is over; whoever does not read is not waited for.
+        let patience = self.gateway.settings.drain + LAST_WORDS;
+        self.leave(written, patience).await;
+    }
+
+    /// Ends it where nobody listens any more: calls under way are cancelled.
+    pub(super) async fn hang_up(self, written: impl Future<Output = ()>) {
+        self.leave(written, Duration::ZERO).await;
+    }
+
+    async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
         let Self { talk, modern, out, .. } = self;
         // Calls under way hold the others.
         drop(out);

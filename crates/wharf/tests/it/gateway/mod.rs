@@ -14,7 +14,7 @@ mod limits;
 mod matrix;
 mod metrics;
 mod offers;
-mod pipe;
+pub(crate) mod pipe;
 mod questions;
 mod quiet;
 mod rules;
