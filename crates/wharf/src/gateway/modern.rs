@@ -155,8 +155,13 @@ impl Asked {
         Pieces::response(&self.id, result, left_out, (first, &last))
     }
 
-    /// An error in the words of this era, which has one code less: a resource that is not there is a bad parameter.
+    /// An error in the words of this era, which has two codes less: a resource that is not there is a bad parameter, and
+    /// pages that must be visited first are something that the caller did not offer.
     fn in_this_era(&self, error: RpcError) -> RpcError {
+        if error.code == code::PAGES_FIRST {
+            let data = Json::of(&json!({ "requiredCapabilities": { "elicitation": { "url": {} } } }));
+            return RpcError { code: code::MISSING_CAPABILITY, data: Some(data), ..error };
+        }
         if error.code != code::NO_RESOURCE {
             return error;
         }
@@ -200,7 +205,8 @@ impl Asked {
                 let scope = self.scope(desk, caller)?;
                 let mut said = self.said();
                 said.capabilities = Some(visit::extensions(said.capabilities.as_ref()));
-                let visit = Visit::modern(said, line, Inquirer::nobody());
+                let mut visit = Visit::modern(said, line, Inquirer::nobody());
+                visit.mirrored = mirrored;
                 desk.answer(&scope, name, self.params.as_ref(), &visit).await?
             }
         };
@@ -237,7 +243,7 @@ impl Asked {
             let mut visit = Visit::modern(said, line, Inquirer::nobody());
             visit.mirrored = mirrored;
             let result = desk.answer(&scope, &self.method, self.params.as_ref(), &visit).await?;
-            return self.passed_on(desk, caller, result);
+            return self.passed_on(desk, line, result);
         }
         line.report_as(said.token.clone());
         if let Some(mirrored) = mirrored {
@@ -247,15 +253,23 @@ impl Asked {
         let state = said.state.take().map(|state| desk.seal.unlock(&state, &binding())).transpose()?;
         let mut running = match state {
             Some(State::Parked(ticket)) => desk.parking.resume(ticket, said.responses.as_ref(), line)?,
-            Some(State::Theirs(state)) => {
-                said.state = Some(state);
+            Some(State::Theirs(server, state)) => {
+                (said.bound, said.state) = (Some(server), Some(state));
                 self.start(desk, scope, said, line)
             }
             None => self.start(desk, scope, said, line),
         };
         match running.go().await {
-            Step::Done(result) => self.passed_on(desk, caller, result?),
+            Step::Done(result) => self.passed_on(desk, line, result?),
             Step::Asks(questions) => {
+                // Whoever comes back may offer less than before: then the call ends here.
+                if let Some(kind) = running.asks_beyond(&capabilities) {
+                    let error =
+                        "the call waits for an answer that this request does not offer, so it was cancelled";
+                    let data = json!({ "requiredCapabilities": { (kind): {} } });
+                    let error = RpcError::new(code::MISSING_CAPABILITY, error);
+                    return Err(RpcError { data: Some(Json::of(&data)), ..error });
+                }
                 let ticket = desk.parking.park(desk, caller, running)?;
                 let state = desk.seal.lock(&State::Parked(ticket), &binding());
                 let state = state.ok_or_else(|| RpcError::new(code::INTERNAL, "no state can be made"))?;
@@ -279,12 +293,13 @@ impl Asked {
     }
 
     /// A result as it is, or a modern server's question as its caller may be asked it.
-    fn passed_on(&self, desk: &Desk, caller: &CallerName, result: Json) -> Result<Json, RpcError> {
+    fn passed_on(&self, desk: &Desk, line: &Line, result: Json) -> Result<Json, RpcError> {
         if !is_question(&result) {
             return Ok(result);
         }
-        let binding = Binding::new(caller, &self.method, self.params.as_ref());
-        let locked = |state| desk.seal.lock(&State::Theirs(state), &binding);
+        let (caller, server) = line.between();
+        let binding = Binding::new(&caller, &self.method, self.params.as_ref());
+        let locked = |state| desk.seal.lock(&State::Theirs(server.clone()?, state), &binding);
         let capabilities = self.part(&self.aside.capabilities).unwrap_or_else(Json::empty_object);
         passed_on(&result, &capabilities, locked)
     }

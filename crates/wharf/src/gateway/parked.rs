@@ -187,6 +187,12 @@ impl Running {
         }
     }
 
+    /// A kind of question that is open, and that somebody with these capabilities cannot be asked.
+    pub(super) fn asks_beyond(&self, capabilities: &Json) -> Option<&str> {
+        let is_beyond = |asked: &&Asked| !visit::offers(capabilities, &asked.method, asked.params.as_ref());
+        self.open.values().find(is_beyond).and_then(|asked| asked.method.split('/').next())
+    }
+
     fn take(&mut self, asked: Asked) {
         self.asked += 1;
         self.open.insert(format!("q{}", self.asked), asked);

@@ -123,11 +123,10 @@ impl<'a> Lines<'a> {
         self.at
     }
 
-    /// Where the next line begins, if one ends here. Some write only half of its end.
+    /// Where the next line begins, if one ends here. Half of its end is none: others may read it as something else.
     fn line_end(&self, at: usize) -> Result<Option<usize>, Unread> {
         match (self.text.get(at), self.text.get(at + 1)) {
             (Some(b'\r'), Some(b'\n')) => Ok(Some(at + 2)),
-            (Some(b'\n'), _) => Ok(Some(at + 1)),
             (Some(b'\r'), None) | (None, _) => Err(Unread::Partial),
             _ => Ok(None),
         }
