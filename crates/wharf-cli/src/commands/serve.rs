@@ -16,7 +16,7 @@ use wharf::config::ServerConfig;
 use wharf::event::{Circuit, Event, State};
 use wharf::gateway::{Gateway, UnixDoor};
 
-use crate::app::{App, Interrupts, OpenHost, Setup, interrupted};
+use crate::app::{App, Interrupts, OpenHost, Setup};
 use crate::failure::{Failure, Result};
 use crate::output::Level;
 use crate::reception::Reception;
@@ -133,20 +133,6 @@ impl ServeArgs {
     }
 
     async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost, has_keys: bool) -> Result<()> {
-        if self.stdio {
-            let (input, gateway) = (BufReader::new(standard::input()), gateway.clone());
-            // A task of its own, so that not every message wakes whoever waits for a signal. It ends when this does.
-            let mut serving = tokio::task::JoinSet::new();
-            serving.spawn(async move { gateway.serve_stdio(input, standard::output()).await });
-            return tokio::select! {
-                served = serving.join_next() => match served {
-                    Some(Ok(served)) => Ok(served?),
-                    Some(Err(error)) => Err(Failure::general(format!("serving has failed: {error}"))),
-                    None => Ok(()),
-                },
-                () = interrupted() => Ok(()),
-            };
-        }
         // Whoever reads where it is may stop it at once.
         let (mut once, mut twice) = (Interrupts::listen()?, Interrupts::listen()?);
         let stop = async {
@@ -158,6 +144,12 @@ impl ServeArgs {
             twice.next().await;
             twice.next().await;
         };
+        if self.stdio {
+            return tokio::select! {
+                served = serve_pipe(gateway.clone(), stop) => served,
+                () = twice => Ok(()),
+            };
+        }
         if let Some(path) = &self.unix {
             let door = UnixDoor::bind(&std::path::absolute(path).unwrap_or_else(|_| path.clone())).await?;
             announce_socket(app, door.path(), &open.host.servers())?;
@@ -178,6 +170,29 @@ impl ServeArgs {
             served = gateway.serve_http(listener, stop) => Ok(served?),
             () = twice => Ok(()),
         }
+    }
+}
+
+/// Serves whoever started us, in a task of its own, so that not every message wakes whoever waits for a signal. It ends
+/// when this does.
+async fn serve_pipe(gateway: Gateway, stop: impl Future<Output = ()>) -> Result<()> {
+    let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stopped = async { drop(stopped.await) };
+    let input = BufReader::new(standard::input());
+    let mut serving = tokio::task::JoinSet::new();
+    serving.spawn(async move { gateway.serve_stdio(input, standard::output(), stopped).await });
+    let mut stop = std::pin::pin!(async {
+        stop.await;
+        drop(stopping);
+        std::future::pending::<()>().await;
+    });
+    tokio::select! {
+        served = serving.join_next() => match served {
+            Some(Ok(served)) => Ok(served?),
+            Some(Err(error)) => Err(Failure::general(format!("serving has failed: {error}"))),
+            None => Ok(()),
+        },
+        () = &mut stop => Ok(()),
     }
 }
 

@@ -126,7 +126,7 @@ impl Drop for Pipe {
     }
 }
 
-fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !so() {
         assert!(since.elapsed() < LONG, "it never came to this: {what}");

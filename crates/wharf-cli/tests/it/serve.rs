@@ -6,8 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 use wharf_testkit::rmcp_client::{Wire, list_and_call};
+use wharf_testkit::{Puppet, Step, puppet_path};
 
 use crate::desk::{Desk, WHARF};
+use crate::reload::{Pipe, until};
 
 /// A gateway that listens, ended when the test is.
 pub(crate) struct Serving {
@@ -136,4 +138,25 @@ fn gwy_04_an_address_that_others_reach_is_refused_without_keys() {
     let said = String::from_utf8_lossy(&twice.stderr).into_owned();
     assert!(!twice.status.success() && said.contains("--port"), "{said}");
     assert!(taken.child.try_wait().unwrap().is_none(), "the first goes on");
+}
+
+#[test]
+fn p6_a_call_over_a_pipe_may_end_after_a_sigterm_and_then_it_is_over() {
+    let (desk, files) = (Desk::new(), tempfile::tempdir().unwrap());
+    let (begun, go) = (files.path().join("begun"), files.path().join("go"));
+    let steps = [Step::Count(begun.clone()), Step::WaitFor(go.clone()), Step::Honest];
+    let (puppet, args) = (puppet_path(), Puppet::new().on("tool:echo", steps).args());
+    desk.user(&format!(
+        "[policy]\ncommands = [{puppet:?}]\n\n[mcp.pup]\ncommand = {puppet:?}\nargs = {args:?}\n"
+    ));
+    let mut pipe = Pipe::open(&desk);
+    let id = pipe.send("tools/call", json!({"name": "pup_echo", "arguments": {}}));
+    until("the call is at the server", || begun.exists());
+    let sent = Command::new("kill").args(["-TERM", &pipe.pid().to_string()]).status().unwrap();
+    assert!(sent.success());
+    pipe.says("stopping");
+    std::fs::write(&go, "").unwrap();
+    let answer = pipe.answer(id);
+    assert!(answer["result"]["content"].is_array(), "{answer}");
+    pipe.close();
 }

@@ -70,6 +70,8 @@ struct InputRequest {
 
 /// How often a server may ask before it must answer.
 const MAX_ROUNDS: usize = 10;
+/// How long a server that wants nothing but to be asked again is left alone first.
+const PAUSE: Duration = Duration::from_millis(250);
 /// How many pages somebody may be sent to at once.
 const MAX_PAGES: usize = 10;
 
@@ -222,6 +224,9 @@ impl Question {
 
 impl InputRequired {
     async fn answer(self, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round> {
+        if self.input_requests.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+        }
         let mut responses = Members::new();
         for (key, asked) in &self.input_requests {
             let response = ask(connection, asker, &asked.method, asked.params.clone()).await?;

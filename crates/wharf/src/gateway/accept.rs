@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Gateway;
-use super::ending::Ending;
+use super::ending::OnDuty;
 
 /// How long callers have to hear that their calls were given up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub(super) async fn receive<D: Door, C>(
     let settings = &gateway.settings;
     let room = Arc::new(Semaphore::new(settings.connections));
     // Goes last, when the watch has ended: also if nobody waits for the end.
-    let _rings = Rings(&gateway.desk.ending);
+    let _on_duty = OnDuty::at(&gateway.desk);
     let (closing, closed) = watch::channel(false);
     let mut stop = pin!(stop);
     loop {
@@ -72,22 +72,13 @@ pub(super) async fn receive<D: Door, C>(
     drop(door);
     drop(closed);
     let _ = closing.send(true);
-    gateway.desk.ending.stop();
+    gateway.desk.stop();
     // Every conversation holds a receiver: when the last is gone, so is the last call.
     if tokio::time::timeout(settings.drain, closing.closed()).await.is_err() {
-        gateway.desk.ending.end();
+        gateway.desk.end();
         let _ = tokio::time::timeout(LAST_WORDS, closing.closed()).await;
     }
     gateway.desk.gate.settle();
-}
-
-/// Lets every conversation look whether it is over.
-struct Rings<'a>(&'a Ending);
-
-impl Drop for Rings<'_> {
-    fn drop(&mut self) {
-        self.0.withdraw();
-    }
 }
 
 async fn accept<D: Door>(door: &D, room: &Arc<Semaphore>) -> Option<(D::Stream, OwnedSemaphorePermit)> {

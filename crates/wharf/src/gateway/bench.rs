@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use super::desk::Desk;
+use super::ending::Shift;
 use super::legacy::Talk;
 use super::line::Line;
 use super::mirrored::Mirrored;
@@ -30,7 +30,7 @@ struct Free {
 
 /// A request to be answered.
 pub(super) struct Job {
-    pub(super) desk: Arc<Desk>,
+    pub(super) desk: Arc<Shift>,
     pub(super) asked: Box<Asked>,
     pub(super) line: Line,
     pub(super) edge: Edge,
@@ -58,7 +58,7 @@ type Bench = Pin<Box<dyn Future<Output = ()> + Send>>;
 thread_local! {
     /// What goes to a bench and what comes from it while it is polled, which is on one thread: no lock is needed.
     static JOB: Cell<Option<Job>> = const { Cell::new(None) };
-    static DONE: Cell<Option<(Answer, Arc<Desk>)>> = const { Cell::new(None) };
+    static DONE: Cell<Option<(Answer, Arc<Shift>)>> = const { Cell::new(None) };
 }
 
 /// So many benches are kept. Where more is under way at a time, the others are made for it.
@@ -112,7 +112,7 @@ impl Job {
         UnderWay { job: Some(self), bench: Some(bench) }
     }
 
-    async fn done(self) -> (Answer, Arc<Desk>) {
+    async fn done(self) -> (Answer, Arc<Shift>) {
         let Self { desk, asked, line, edge } = self;
         let answer = match edge {
             Edge::Modern(mirrored) => asked.answered(&desk, &line, mirrored.as_ref()).await,

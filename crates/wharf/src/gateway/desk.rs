@@ -17,9 +17,9 @@ use super::apps::{self, Apps};
 use super::bench::Benches;
 use super::capabilities::{self, Capabilities};
 use super::clock::Clock;
-use super::ending::Ending;
+use super::ending::Bells;
 use super::limits::{Gate, Overloaded, SOON};
-use super::lists::Lists;
+use super::lists::{Lists, View};
 use super::metrics::Rejections;
 use super::news::{self, News};
 use super::offers::Offers;
@@ -66,7 +66,7 @@ pub(super) struct Desk {
     pub(super) parking: Arc<Parking>,
     /// Whose user interfaces callers have.
     pub(super) apps: Apps,
-    pub(super) ending: Ending,
+    pub(super) bells: Bells,
     pub(super) clock: Clock,
     /// Where requests are worked on.
     pub(super) benches: Benches,
@@ -134,7 +134,7 @@ impl Desk {
             seal: Seal::new()?,
             parking: Arc::default(),
             apps: Apps::default(),
-            ending: Ending::default(),
+            bells: Bells::default(),
             clock: Clock::new(),
             benches: Benches::default(),
             gate: Gate::default(),
@@ -229,7 +229,8 @@ impl Desk {
         let answer = match method {
             method::TOOLS_LIST => {
                 let known = Box::pin(scope.known_tools()).await;
-                self.lists.tools(&known.snapshot, apps::are_known(visit), params)
+                let (apps, headers) = (apps::are_known(visit), visit.mirrored.is_some());
+                self.lists.tools(&known.snapshot, View { apps, objects: visit.objects, headers }, params)
             }
             method::TOOLS_CALL => self.call(scope, params, visit).await,
             _ => Box::pin(self.offered(scope, method, params, visit)).await,
@@ -287,7 +288,7 @@ impl Desk {
             }
         }
         if let Some(route) = route {
-            visit.line.is_for(scope, &route.server, Some(&route.tool.name));
+            visit.goes_to(scope, &route.server, Some(&route.tool.name))?;
         }
         let server = route.map(|route| &route.server);
         let pass = self.gate.enter(scope.agent(), server, || scope.time_for(server)).await?;
@@ -405,6 +406,10 @@ fn said(outcome: Outcome) -> Result<Json, RpcError> {
 /// What a caller is told of an error.
 pub(super) fn told(error: Error) -> RpcError {
     match error {
+        // What a server says of a request as such it says of ours: the caller's own was in order.
+        Error::Tool { rpc, .. } | Error::Rpc { rpc, .. } if is_of_a_request(rpc.code) => {
+            RpcError { code: code::INTERNAL, ..rpc }
+        }
         Error::Tool { rpc, .. } | Error::Rpc { rpc, .. } if is_passed_on(rpc.code) => rpc,
         error => {
             let mut data =
@@ -423,6 +428,10 @@ pub(super) fn told(error: Error) -> RpcError {
 /// the ones that the server was told. The other codes of the modern era speak of our own hop.
 fn is_passed_on(number: i64) -> bool {
     number == code::MISSING_CAPABILITY || !code::is_modern(number)
+}
+
+fn is_of_a_request(number: i64) -> bool {
+    matches!(number, code::PARSE | code::INVALID_REQUEST | code::METHOD_NOT_FOUND)
 }
 
 pub(super) fn unknown(method: &str) -> RpcError {

@@ -133,7 +133,7 @@ pub(super) async fn forward(
     what: (Part, &'static str, Option<&str>),
     (params, visit): (&Members, &Visit<'_>),
 ) -> Result<Result<Json, Error>, RpcError> {
-    visit.line.is_for(scope, server, None);
+    visit.goes_to(scope, server, None)?;
     let pass = desk.gate.enter(scope.agent(), Some(server), || scope.time_for(Some(server))).await?;
     let mut report = |progress: Progress| visit.line.progress(&progress);
     let relayed = Some(Arc::clone(&visit.relayed));

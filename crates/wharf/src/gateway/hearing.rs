@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::body::{self, Reply};
 use super::desk::{Desk, invalid};
+use super::ending::Shift;
 use super::legacy::Talk;
 use super::line::Line;
 use super::modern::Asked;
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Talk {
     /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
-    pub(super) async fn answer(self: Arc<Self>, desk: Arc<Desk>, asked: Box<Asked>, guest: &Guest) -> Reply {
+    pub(super) async fn answer(self: Arc<Self>, desk: Arc<Shift>, asked: Box<Asked>, guest: &Guest) -> Reply {
         let reel = Reels::fresh(self.streams.fetch_add(1, Ordering::Relaxed));
         let expected = Expected(Arc::clone(&reel));
         let patience = desk.clock.wait(PATIENCE);

@@ -19,7 +19,7 @@ use super::barred::{Bar, Whence};
 use super::bell::Listener;
 use super::body::{self, Reply};
 use super::clock::{Clock, Wait};
-use super::desk::Desk;
+use super::ending::Shift;
 use super::guard;
 use super::h1::{BadBody, Head, Intake, Outlet, Over, Usual};
 use super::legacy::Sessions;
@@ -46,18 +46,29 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, stop: impl F
     let (resource, names) = (Resource::new(&gateway.settings, at), guard::names(&gateway.settings, at));
     let (sessions, streams) = (Arc::default(), Arc::default());
     let door = Arc::new(Door { gateway: gateway.clone(), sessions, streams, resource, names });
+    // Also if nobody waits for the end.
+    let _streams = Streaming(&door.sessions);
     let converse = |stream, closed| converse(stream, Arc::clone(&door), closed);
     let stopping = async {
-        gateway.desk.ending.until_stopping().await;
+        gateway.desk.until_stopping().await;
         // Streams that nothing is under way on would never end by themselves.
         door.sessions.stop();
         door.while_stopping(&listener).await;
     };
     tokio::select! {
-        () = accept::receive(&listener, gateway, stop, converse) => door.sessions.stop(),
+        () = accept::receive(&listener, gateway, stop, converse) => {}
         () = stopping => {}
-        () = gateway.desk.ending.at_every_withdrawal(|| door.sessions.withdraw()) => {}
+        () = gateway.desk.at_every_withdrawal(|| door.sessions.withdraw()) => {}
         () = door.sessions.tend(&gateway.desk.clock) => {}
+    }
+}
+
+/// Streams that belong to no request. Dropped, they end.
+struct Streaming<'a>(&'a Sessions);
+
+impl Drop for Streaming<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
@@ -107,7 +118,7 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
     let (reads, writes) = stream.split();
     let (mut intake, mut outlet) = (Intake::new(reads), Outlet::new(writes));
     // Rung behind the stop: what is looked at only then costs the requests before it nothing.
-    let mut stop = door.gateway.desk.ending.listener();
+    let mut stop = door.gateway.desk.listener();
     let mut patience = Patience::new(&door.gateway.desk.clock);
     let mut seat = Seat::new(&door.gateway.desk);
     let caller = loop {
@@ -181,9 +192,9 @@ impl Patience {
 // === impl Seat ===
 
 impl<'a> Seat<'a> {
-    fn new(desk: &'a Desk) -> Self {
+    fn new(desk: &'a Shift) -> Self {
         let clock = &desk.clock;
-        let (silence, listener) = (clock.wait(SILENCE), desk.ending.listener());
+        let (silence, listener) = (clock.wait(SILENCE), desk.listener());
         Self { clock, silence, listener, name: String::new(), habit: Habit::default() }
     }
 

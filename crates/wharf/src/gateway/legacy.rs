@@ -20,6 +20,7 @@ use super::calls::Calls;
 use super::capabilities;
 use super::clock::Clock;
 use super::desk::{Desk, invalid};
+use super::ending::Shift;
 use super::h1::{Head, Usual};
 use super::http::{SESSION, VERSION};
 use super::line::Line;
@@ -87,7 +88,7 @@ impl Sessions {
     /// Answers a request over HTTP.
     pub(super) async fn answer(
         self: &Arc<Self>,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         caller: Guest,
         head: &Head,
         asked: Box<Asked>,
@@ -271,7 +272,7 @@ impl Talk {
     /// Starts a call that goes on by itself; the receiver fails if it is cancelled.
     pub(super) fn start(
         self: &Arc<Self>,
-        desk: Arc<Desk>,
+        desk: Arc<Shift>,
         asked: Box<Asked>,
         line: Line,
     ) -> oneshot::Receiver<Pieces> {
@@ -282,7 +283,7 @@ impl Talk {
     /// The work of a request, to what is said of it.
     pub(super) fn work(
         self: Arc<Self>,
-        desk: Arc<Desk>,
+        desk: Arc<Shift>,
         asked: Box<Asked>,
         line: Line,
     ) -> impl Future<Output = Pieces> + Send + 'static {
@@ -448,21 +449,40 @@ fn in_this_era(method: &str, error: RpcError) -> RpcError {
     RpcError { code, ..error }
 }
 
-/// The answer with a result without the words of the modern era, and without what a server says of itself to us.
+/// The answer with a result without the words of the modern era, without what a server says of itself to us, and without
+/// structured values that this era has not.
 fn undressed(id: &Json, result: &Json) -> Pieces {
     const MODERN: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
     if !result.is_object() {
         return response_result(id, result).into();
     }
     let (nothing, mut last) = (Members::default(), Members::default());
-    let told = result.member("_meta").filter(|told| told.member(meta::SERVER_INFO).is_some());
-    let Some(told) = told else { return Pieces::response(id, result, &MODERN, (&nothing, &last)) };
-    let mut rest = Members::default();
-    rest.append_without(&told, &[meta::SERVER_INFO]);
-    if !rest.is_empty() {
-        last.object("_meta", &rest);
+    let [told, structured] = result.peek(["_meta", "structuredContent"]);
+    let told = told.and_then(|_| result.member("_meta"));
+    let told = told.filter(|told| told.member(meta::SERVER_INFO).is_some());
+    // Here it is an object or nothing.
+    let other = structured.filter(|value| !value.starts_with(b"{"));
+    if told.is_none() && other.is_none() {
+        return Pieces::response(id, result, &MODERN, (&nothing, &last));
     }
-    let left_out = [MODERN[0], MODERN[1], MODERN[2], "_meta"];
+    let mut left_out = MODERN.to_vec();
+    if let Some(told) = told {
+        left_out.push("_meta");
+        let mut rest = Members::default();
+        rest.append_without(&told, &[meta::SERVER_INFO]);
+        if !rest.is_empty() {
+            last.object("_meta", &rest);
+        }
+    }
+    if let Some(other) = other {
+        left_out.push("structuredContent");
+        // A server should have said it in words, too; if it has not, it is said so.
+        if result.member("content").is_none_or(|content| content.as_str() == "[]") {
+            left_out.push("content");
+            let text = String::from_utf8_lossy(other);
+            last.json("content", &Json::of(&json!([{ "type": "text", "text": text }])));
+        }
+    }
     Pieces::response(id, result, &left_out, (&nothing, &last))
 }
 

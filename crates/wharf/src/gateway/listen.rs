@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 
 use super::desk::{Desk, invalid};
+use super::ending::Shift;
 use super::line::Line;
 use super::modern::Asked;
 use super::news::{Ear, Topic};
@@ -46,7 +47,7 @@ impl Asked {
     /// Tells a caller what it wants to hear, until the gateway stops. Dropped, everything is let go.
     pub(super) async fn listen(
         &self,
-        desk: &Desk,
+        desk: &Shift,
         caller: &CallerName,
         line: &Line,
     ) -> Result<Json, RpcError> {
@@ -91,7 +92,7 @@ impl Asked {
             line.say(notification(method::TASK_CHANGED, &self.tagged(state)));
         };
         let mut telling: FuturesUnordered<_> = tasks.into_iter().map(|task| task.tell(tell)).collect();
-        let stopped = desk.ending.until_stopping();
+        let stopped = desk.until_stopping();
         tokio::pin!(stopped);
         loop {
             tokio::select! {

@@ -2,11 +2,12 @@
 //!
 //! Definitions are passed on as the bytes they came in; only the name is another one.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use indexmap::IndexMap;
 
-use crate::mcp::code;
+use crate::mcp::{Tool, code};
 use crate::registry::{Route, Snapshot};
 use crate::wire::{Json, Members, RpcError};
 
@@ -20,9 +21,19 @@ pub(super) struct Lists {
 #[derive(Debug)]
 struct Built {
     of: Weak<Snapshot>,
-    /// With the tools of user interfaces.
-    apps: bool,
+    view: View,
     pages: Arc<[Json]>,
+}
+
+/// For whom a list is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    /// With the tools of user interfaces: others would give them to models.
+    pub(super) apps: bool,
+    /// Only with schemas of results that are objects: to callers of the legacy era others are an error of the whole list.
+    pub(super) objects: bool,
+    /// Without tools that want arguments repeated in headers in a way that there is not.
+    pub(super) headers: bool,
 }
 
 /// How many items stand on a page.
@@ -33,38 +44,49 @@ const KEPT: usize = 64;
 // === impl Lists ===
 
 impl Lists {
-    /// A page of tools. Those that are for user interfaces are for callers that know of them: others would give them to
-    /// models.
+    /// A page of tools.
     pub(super) fn tools(
         &self,
         snapshot: &Arc<Snapshot>,
-        apps: bool,
+        view: View,
         params: Option<&Json>,
     ) -> Result<Json, RpcError> {
-        page_of(&self.pages(snapshot, apps), params)
+        page_of(&self.pages(snapshot, view), params)
     }
 
-    fn pages(&self, snapshot: &Arc<Snapshot>, apps: bool) -> Arc<[Json]> {
+    fn pages(&self, snapshot: &Arc<Snapshot>, view: View) -> Arc<[Json]> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it =
-            |known: &&Built| known.apps == apps && std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(snapshot));
+            |known: &&Built| known.view == view && std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(snapshot));
         let known = built.iter().find(is_it);
         if let Some(known) = known {
             return Arc::clone(&known.pages);
         }
-        let pages: Arc<[Json]> = build(snapshot, apps).into();
+        let pages: Arc<[Json]> = build(snapshot, view).into();
         built.retain(|known| known.of.strong_count() > 0);
         built.truncate(KEPT - 1);
-        built.insert(0, Built { of: Arc::downgrade(snapshot), apps, pages: Arc::clone(&pages) });
+        built.insert(0, Built { of: Arc::downgrade(snapshot), view, pages: Arc::clone(&pages) });
         pages
     }
 }
 
 /// Every page of the tools.
-fn build(snapshot: &Snapshot, apps: bool) -> Vec<Json> {
-    let named = |route: &Route| renamed(&route.tool.raw, "name", (route.tool.name.as_str(), &route.public));
-    let shown: Vec<&Route> = snapshot.tools().iter().filter(|route| apps || !route.tool.app_only).collect();
-    pages("tools", &shown, |route| named(route))
+fn build(snapshot: &Snapshot, view: View) -> Vec<Json> {
+    let is_shown = |tool: &Tool| (view.apps || !tool.app_only) && (!view.headers || tool.headers.is_ok());
+    let shown: Vec<&Route> = snapshot.tools().iter().filter(|route| is_shown(&route.tool)).collect();
+    pages("tools", &shown, |route| {
+        let (tool, names) = (&route.tool, (route.tool.name.as_str(), &*route.public));
+        if view.objects && tool.output_schema.as_ref().is_some_and(|schema| !is_of_objects(schema)) {
+            let mut rest = Members::new();
+            rest.append_without(&tool.raw, &["outputSchema"]);
+            return renamed(&rest.to_json(), "name", names);
+        }
+        renamed(&tool.raw, "name", names)
+    })
+}
+
+fn is_of_objects(schema: &Json) -> bool {
+    schema.member("type").is_some_and(|kind| kind.as_str() == "\"object\"")
 }
 
 /// A list cut into pages; at least one.
@@ -79,28 +101,33 @@ fn pages<T>(key: &'static str, items: &[T], make: impl Fn(&T) -> Json) -> Vec<Js
         chunks.push(&[]);
     }
     let last = chunks.len() - 1;
-    let page = |(number, items): (usize, &[T])| {
+    let page = |items: &[T]| {
         let mut page = Members::new();
         page.array(key, items.iter().map(&make));
-        if number < last {
-            page.text("nextCursor", &format!("p{}", number + 1));
-        }
-        page.into_json().with_outline()
+        page
     };
-    chunks.into_iter().enumerate().map(page).collect()
+    let mut pages: Vec<Members> = chunks.into_iter().map(page).collect();
+    if last > 0 {
+        // A cursor is of this list and no other: pages of two lists do not make one.
+        let mut hash = DefaultHasher::new();
+        pages.iter().for_each(|page| page.to_json().bytes().hash(&mut hash));
+        let list = hash.finish();
+        for (number, page) in pages.iter_mut().take(last).enumerate() {
+            page.text("nextCursor", &format!("p{}.{list:016x}", number + 1));
+        }
+    }
+    pages.into_iter().map(|page| page.into_json().with_outline()).collect()
 }
 
 /// The page that is asked for.
 pub(super) fn page_of(pages: &[Json], params: Option<&Json>) -> Result<Json, RpcError> {
-    let wrong =
-        || RpcError::new(code::INVALID_PARAMS, "the cursor is not one of ours, or the list has changed");
-    let number = match cursor_in(params) {
-        None => 0,
-        Some(cursor) => {
-            read_cursor(&cursor).filter(|page| (1..pages.len()).contains(page)).ok_or_else(wrong)?
-        }
-    };
-    Ok(pages[number].clone())
+    let Some(cursor) = cursor_in(params) else { return Ok(pages[0].clone()) };
+    let leads_on = |page: &Json| page.member("nextCursor").is_some_and(|next| next == cursor);
+    let before = pages.iter().position(leads_on);
+    before.and_then(|before| pages.get(before + 1)).cloned().ok_or_else(|| {
+        let why = "the cursor is not one of ours, or the list has changed: begin again without one";
+        RpcError::new(code::INVALID_PARAMS, why)
+    })
 }
 
 /// The cursor of a request that asks for a further page.
@@ -122,8 +149,4 @@ pub(super) fn renamed(raw: &Json, key: &'static str, (own, public): (&str, &str)
         };
     }
     renamed.to_json()
-}
-
-fn read_cursor(cursor: &Json) -> Option<usize> {
-    cursor.to::<String>().ok()?.strip_prefix('p')?.parse().ok()
 }

@@ -78,6 +78,7 @@ use crate::names::{CallerName, ServerName};
 use crate::wire::Limits;
 use barred::Barred;
 use desk::Desk;
+use ending::Shift;
 use limits::Gate;
 use telemetry::Tracer;
 use terms::Admission;
@@ -85,7 +86,8 @@ use terms::Admission;
 /// A host that is served to others. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    desk: Arc<Desk>,
+    /// As it is served at one door; see [`Gateway::at_a_door`].
+    desk: Arc<Shift>,
     settings: Arc<Settings>,
 }
 
@@ -140,40 +142,33 @@ impl Gateway {
     }
 
     /// Serves callers that connect, by HTTP or WebSocket, until `stop` is ready: then no new call is taken, those under way have a moment to
-    /// end, and the rest are cancelled.
+    /// end, and the rest are cancelled and told so. Dropped, everything that was let in ends at once. Other doors of the same gateway go
+    /// on, and it can be served again.
     pub async fn serve_http(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
         let at = listener
             .local_addr()
             .map_err(|e| Error::Internal(format!("the listener has no address: {e}")))?;
-        let listening = || self.settings.listening.lock().unwrap_or_else(PoisonError::into_inner);
-        {
-            let mut listening = listening();
-            self.may_listen(at)?;
-            listening.push(at);
-        }
-        self.desk.tend();
+        let _listening = self.listen_at(at)?;
         self.keep_watch();
-        http::serve(self, listener, stop).await;
-        listening().retain(|known| *known != at);
+        http::serve(&self.at_a_door(), listener, stop).await;
         self.flush().await;
         Ok(())
     }
 
     /// Serves callers of our own user at a Unix socket, until `stop` is ready: then as over HTTP. The socket goes with it.
     pub async fn serve_unix(&self, door: UnixDoor, stop: impl Future<Output = ()>) {
-        self.desk.tend();
-        unix::serve(self, door, stop).await;
+        unix::serve(&self.at_a_door(), door, stop).await;
         self.flush().await;
     }
 
-    /// Serves one caller over a pipe, until its input ends.
+    /// Serves one caller over a pipe, until its input ends, or until `stop` is ready: then as over HTTP.
     pub async fn serve_stdio(
         &self,
         input: impl AsyncBufRead + Unpin,
         output: impl AsyncWrite + Unpin + Send + 'static,
+        stop: impl Future<Output = ()>,
     ) -> Result<()> {
-        self.desk.tend();
-        let served = stdio::serve(self, input, output).await;
+        let served = stdio::serve(&self.at_a_door(), (input, output), stop).await;
         self.flush().await;
         served
     }
@@ -188,6 +183,20 @@ impl Gateway {
                 return before;
             }
         }
+    }
+
+    /// The same gateway at a door of its own: when it closes, others stay open, and another may be opened.
+    fn at_a_door(&self) -> Self {
+        self.desk.desk().tend();
+        Self { desk: Shift::begin(self.desk.desk()), settings: Arc::clone(&self.settings) }
+    }
+
+    /// Listens there from now on, if it may.
+    fn listen_at(&self, at: SocketAddr) -> Result<Listening<'_>> {
+        let mut all = self.settings.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        self.may_listen(at)?;
+        all.push(at);
+        Ok(Listening { all: &self.settings.listening, at })
     }
 
     /// Spans that wait are sent before the end.
@@ -205,6 +214,19 @@ impl Gateway {
     /// Where anybody can knock, everybody is asked who they are. Nobody is contacted.
     pub fn may_listen(&self, at: SocketAddr) -> Result<()> {
         self.settings.admission.load().may_listen(at, self.settings.url.is_some())
+    }
+}
+
+/// An address that is listened at until this is dropped.
+struct Listening<'a> {
+    all: &'a Mutex<Vec<SocketAddr>>,
+    at: SocketAddr,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| *known != self.at);
     }
 }
 
@@ -339,6 +361,6 @@ impl GatewayBuilder {
         desk.tracer = tracer;
         desk.callers.store(rules.map(Arc::new));
         desk.gate = Gate::new(limits, barred);
-        Ok(Gateway { desk: Arc::new(desk), settings: Arc::new(self.settings) })
+        Ok(Gateway { desk: Shift::begin(&Arc::new(desk)), settings: Arc::new(self.settings) })
     }
 }

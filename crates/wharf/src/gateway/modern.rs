@@ -10,6 +10,7 @@ use super::bench::{Edge, Job};
 use super::body::{self, Reply, Work};
 use super::capabilities::are_small;
 use super::desk::{Desk, invalid, unknown};
+use super::ending::Shift;
 use super::h1::{Head, Usual};
 use super::http::{Seat, VERSION};
 use super::limits;
@@ -65,7 +66,7 @@ impl Asked {
     /// Answers it over HTTP. The status says what the protocol wants it to say.
     pub(super) async fn over_http(
         self: Box<Self>,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         caller: Guest,
         head: &Head,
         seat: &mut Seat<'_>,
@@ -105,7 +106,7 @@ impl Asked {
     /// Answers it over a pipe.
     pub(super) fn over_pipe(
         self: Box<Self>,
-        desk: Arc<Desk>,
+        desk: Arc<Shift>,
         line: Line,
     ) -> impl Future<Output = Pieces> + Send + 'static {
         let (id, checked) = (self.id.clone(), self.check_meta());
@@ -126,7 +127,7 @@ impl Asked {
     /// The work of it, to its answer.
     pub(super) async fn answered(
         &self,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         line: &Line,
         mirrored: Option<&Mirrored>,
     ) -> Result<Pieces, RpcError> {
@@ -155,8 +156,13 @@ impl Asked {
         Pieces::response(&self.id, result, left_out, (first, &last))
     }
 
-    /// An error in the words of this era, which has one code less: a resource that is not there is a bad parameter.
+    /// An error in the words of this era, which has two codes less: a resource that is not there is a bad parameter, and
+    /// pages that must be visited first are something that the caller did not offer.
     fn in_this_era(&self, error: RpcError) -> RpcError {
+        if error.code == code::PAGES_FIRST {
+            let data = Json::of(&json!({ "requiredCapabilities": { "elicitation": { "url": {} } } }));
+            return RpcError { code: code::MISSING_CAPABILITY, data: Some(data), ..error };
+        }
         if error.code != code::NO_RESOURCE {
             return error;
         }
@@ -171,7 +177,7 @@ impl Asked {
 
     async fn result(
         &self,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         caller: &CallerName,
         line: &Line,
         mirrored: Option<&Mirrored>,
@@ -200,7 +206,8 @@ impl Asked {
                 let scope = self.scope(desk, caller)?;
                 let mut said = self.said();
                 said.capabilities = Some(visit::extensions(said.capabilities.as_ref()));
-                let visit = Visit::modern(said, line, Inquirer::nobody());
+                let mut visit = Visit::modern(said, line, Inquirer::nobody());
+                visit.mirrored = mirrored;
                 desk.answer(&scope, name, self.params.as_ref(), &visit).await?
             }
         };
@@ -221,7 +228,7 @@ impl Asked {
     /// A request whose server may want to know something before it answers.
     async fn errand(
         &self,
-        desk: &Arc<Desk>,
+        desk: &Arc<Shift>,
         caller: &CallerName,
         line: &Line,
         mirrored: Option<&Mirrored>,
@@ -237,7 +244,7 @@ impl Asked {
             let mut visit = Visit::modern(said, line, Inquirer::nobody());
             visit.mirrored = mirrored;
             let result = desk.answer(&scope, &self.method, self.params.as_ref(), &visit).await?;
-            return self.passed_on(desk, caller, result);
+            return self.passed_on(desk, line, result);
         }
         line.report_as(said.token.clone());
         if let Some(mirrored) = mirrored {
@@ -247,16 +254,24 @@ impl Asked {
         let state = said.state.take().map(|state| desk.seal.unlock(&state, &binding())).transpose()?;
         let mut running = match state {
             Some(State::Parked(ticket)) => desk.parking.resume(ticket, said.responses.as_ref(), line)?,
-            Some(State::Theirs(state)) => {
-                said.state = Some(state);
+            Some(State::Theirs(server, state)) => {
+                (said.bound, said.state) = (Some(server), Some(state));
                 self.start(desk, scope, said, line)
             }
             None => self.start(desk, scope, said, line),
         };
         match running.go().await {
-            Step::Done(result) => self.passed_on(desk, caller, result?),
+            Step::Done(result) => self.passed_on(desk, line, result?),
             Step::Asks(questions) => {
-                let ticket = desk.parking.park(caller, running)?;
+                // Whoever comes back may offer less than before: then the call ends here.
+                if let Some(kind) = running.asks_beyond(&capabilities) {
+                    let error =
+                        "the call waits for an answer that this request does not offer, so it was cancelled";
+                    let data = json!({ "requiredCapabilities": { (kind): {} } });
+                    let error = RpcError::new(code::MISSING_CAPABILITY, error);
+                    return Err(RpcError { data: Some(Json::of(&data)), ..error });
+                }
+                let ticket = desk.parking.park(desk, caller, running)?;
                 let state = desk.seal.lock(&State::Parked(ticket), &binding());
                 let state = state.ok_or_else(|| RpcError::new(code::INTERNAL, "no state can be made"))?;
                 let mut result = Members::new();
@@ -267,7 +282,7 @@ impl Asked {
         }
     }
 
-    fn start(&self, desk: &Arc<Desk>, scope: Session, mut said: Said, line: &Line) -> Running {
+    fn start(&self, desk: &Arc<Shift>, scope: Session, mut said: Said, line: &Line) -> Running {
         desk.embark(&mut said, &self.method);
         let capabilities = said.capabilities.clone().unwrap_or_else(Json::empty_object);
         let (desk, method, params) = (Arc::clone(desk), self.method.clone(), self.params.clone());
@@ -279,12 +294,13 @@ impl Asked {
     }
 
     /// A result as it is, or a modern server's question as its caller may be asked it.
-    fn passed_on(&self, desk: &Desk, caller: &CallerName, result: Json) -> Result<Json, RpcError> {
+    fn passed_on(&self, desk: &Desk, line: &Line, result: Json) -> Result<Json, RpcError> {
         if !is_question(&result) {
             return Ok(result);
         }
-        let binding = Binding::new(caller, &self.method, self.params.as_ref());
-        let locked = |state| desk.seal.lock(&State::Theirs(state), &binding);
+        let (caller, server) = line.between();
+        let binding = Binding::new(&caller, &self.method, self.params.as_ref());
+        let locked = |state| desk.seal.lock(&State::Theirs(server.clone()?, state), &binding);
         let capabilities = self.part(&self.aside.capabilities).unwrap_or_else(Json::empty_object);
         passed_on(&result, &capabilities, locked)
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::consent;
+use super::ending::Shift;
 use super::line::Line;
 use super::seal::{self, GOOD_FOR};
 use super::visit;
@@ -64,6 +65,8 @@ pub(super) struct Parking {
 }
 
 struct Parked {
+    /// Through which door its caller came.
+    door: Arc<Shift>,
     caller: CallerName,
     running: Running,
 }
@@ -187,6 +190,12 @@ impl Running {
         }
     }
 
+    /// A kind of question that is open, and that somebody with these capabilities cannot be asked.
+    pub(super) fn asks_beyond(&self, capabilities: &Json) -> Option<&str> {
+        let is_beyond = |asked: &&Asked| !visit::offers(capabilities, &asked.method, asked.params.as_ref());
+        self.open.values().find(is_beyond).and_then(|asked| asked.method.split('/').next())
+    }
+
     fn take(&mut self, asked: Asked) {
         self.asked += 1;
         self.open.insert(format!("q{}", self.asked), asked);
@@ -215,7 +224,12 @@ impl Running {
 
 impl Parking {
     /// Parks a call until its caller comes back, and gives the number under which it is found.
-    pub(super) fn park(self: &Arc<Self>, caller: &CallerName, running: Running) -> Result<u64, RpcError> {
+    pub(super) fn park(
+        self: &Arc<Self>,
+        door: &Arc<Shift>,
+        caller: &CallerName,
+        running: Running,
+    ) -> Result<u64, RpcError> {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let forgotten;
         {
@@ -229,7 +243,7 @@ impl Parking {
                 let error = "too many calls wait for an answer; answer some first";
                 return Err(RpcError::new(code::INTERNAL, error));
             }
-            parked.insert(ticket, Parked { caller: caller.clone(), running });
+            parked.insert(ticket, Parked { door: Arc::clone(door), caller: caller.clone(), running });
         }
         // Dropped outside of the lock: it tells the server that nobody waits any more.
         drop(forgotten);
@@ -262,8 +276,8 @@ impl Parking {
 
     /// Ends the calls that may not go on.
     pub(super) fn withdraw(&self) {
-        let over: Vec<_> =
-            self.lock().extract_if(|_, parked| parked.running.last.withdrawn().is_some()).collect();
+        let is_over = |parked: &Parked| parked.door.is_over() || parked.running.last.withdrawn().is_some();
+        let over: Vec<_> = self.lock().extract_if(|_, parked| is_over(parked)).collect();
         // Dropped outside of the lock: it tells the servers that nobody waits any more.
         drop(over);
     }

@@ -32,7 +32,7 @@ struct Sum {
 /// Everything that keeps the gateway from being ready.
 pub(super) fn obstacles(gateway: &Gateway, servers: &[ServerStatus]) -> Vec<Obstacle> {
     let mut found = Vec::new();
-    if gateway.desk.ending.is_stopping() {
+    if gateway.desk.is_stopping() {
         let reason = "it stops: calls under way may end, and no new one is taken".into();
         found.push(Obstacle { what: "stopping", server: None, reason });
     }

@@ -21,8 +21,8 @@ pub(super) struct Seal(LessSafeKey, hmac::Key);
 /// What a state stands for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// A server's own state, as it gave it.
-    Theirs(Json),
+    /// A server's own state, as it gave it: for no other.
+    Theirs(ServerName, Json),
     /// A call that waits here for an answer.
     Parked(u64),
 }
@@ -57,9 +57,11 @@ impl Seal {
         let until = (SystemTime::now() + GOOD_FOR).duration_since(UNIX_EPOCH).ok()?.as_millis();
         let mut text = u64::try_from(until).ok()?.to_be_bytes().to_vec();
         match state {
-            State::Theirs(state) if state.bytes().len() > LARGEST => return None,
-            State::Theirs(state) => {
+            State::Theirs(_, state) if state.bytes().len() > LARGEST => return None,
+            State::Theirs(server, state) => {
                 text.push(b't');
+                text.extend_from_slice(server.as_str().as_bytes());
+                text.push(b'/');
                 text.extend_from_slice(state.bytes());
             }
             State::Parked(ticket) => {
@@ -114,7 +116,11 @@ impl Seal {
             return None;
         }
         match rest.split_first()? {
-            (b't', theirs) => Json::parse(theirs.to_vec(), 127).ok().map(State::Theirs),
+            (b't', theirs) => {
+                let slash = memchr::memchr(b'/', theirs)?;
+                let server = ServerName::parse(std::str::from_utf8(&theirs[..slash]).ok()?).ok()?;
+                Some(State::Theirs(server, Json::parse(theirs[slash + 1..].to_vec(), 127).ok()?))
+            }
             (b'p', ticket) => Some(State::Parked(u64::from_be_bytes(ticket.try_into().ok()?))),
             _ => None,
         }

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -13,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::Gateway;
 use super::body::{self, Reply};
-use super::desk::Desk;
+use super::ending::Shift;
 use super::legacy::random_name;
 use super::outgoing::Outgoing;
 use super::stay::Guest;
@@ -90,13 +89,13 @@ impl Streams {
 impl Stream {
     /// Brings messages to the caller until it leaves, or until the gateway stops or lets it in no more, and the
     /// last call has ended.
-    async fn pump(&self, mut messages: Outgoing, events: mpsc::Sender<Bytes>, desk: &Desk) {
+    async fn pump(&self, mut messages: Outgoing, events: mpsc::Sender<Bytes>, desk: &Shift) {
         let (mut stopping, mut takes) = (false, true);
         loop {
             let over = async {
                 tokio::select! {
-                    () = desk.ending.until_stopping() => {}
-                    () = desk.ending.until_out(&self.caller) => {}
+                    () = desk.until_stopping() => {}
+                    () = desk.until_out(&self.caller) => {}
                 }
             };
             tokio::select! {
@@ -117,7 +116,7 @@ impl Stream {
         // Whoever waits until it is read need not any more.
         drop(messages);
         if let Some(pipe) = self.pipe.lock().await.take() {
-            pipe.leave(std::future::ready(()), Duration::ZERO).await;
+            pipe.hang_up(std::future::ready(())).await;
         }
     }
 }

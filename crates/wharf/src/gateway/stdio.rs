@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::Gateway;
 use super::calls::Calls;
+use super::ending::OnDuty;
 use super::legacy::{self, Talk};
 use super::line::Line;
 use super::modern::Asked;
@@ -26,19 +27,25 @@ const TOGETHER: usize = 64 * 1024;
 /// How long a caller may take to read what was said last.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Serves until the input ends. Calls that are under way then are cancelled.
+/// Serves the one caller that there is, until its input ends or the stop has come, and ends what it has under way.
 pub(super) async fn serve(
     gateway: &Gateway,
-    input: impl AsyncBufRead + Unpin,
-    output: impl AsyncWrite + Unpin + Send + 'static,
+    ends: (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+    stop: impl Future<Output = ()>,
 ) -> Result<()> {
-    let limit = gateway.settings.limits.line;
+    let desk = &gateway.desk;
+    let _on_duty = OnDuty::at(desk);
+    let stop = async {
+        stop.await;
+        desk.stop();
+    };
     // Whoever started us may stand still for as long as it likes.
-    serve_until(gateway, (input, output), (limit, None), std::future::pending()).await
+    serve_until(gateway, ends, (gateway.settings.limits.line, None), stop).await
 }
 
-/// The same, and until the stop: then no more is taken, and calls that are under way may end. Lines of more than `limit`
-/// bytes are not read, and a caller that takes nothing for all of `patience` is given up.
+/// Serves until the input ends: then calls that are under way are cancelled. Or until the stop: then no more is taken, and
+/// they may end. Lines of more than `limit` bytes are not read, and a caller that takes nothing for all of `patience` is
+/// given up.
 pub(super) async fn serve_until(
     gateway: &Gateway,
     (mut input, output): (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
@@ -54,8 +61,8 @@ pub(super) async fn serve_until(
         }
         Ok(())
     };
-    let (mut drain, mut deaf) = (Duration::ZERO, false);
-    let read = tokio::select! {
+    let (mut stopped, mut deaf) = (false, false);
+    let read: Result<()> = tokio::select! {
         biased;
         read = reading => read,
         _ = &mut writer => {
@@ -63,20 +70,30 @@ pub(super) async fn serve_until(
             Ok(())
         }
         () = stop => {
-            drain = gateway.settings.drain;
+            stopped = true;
             Ok(())
         }
     };
-    if read.is_err() {
-        return read;
-    }
+    read?;
     let written = async {
         // What has ended is not asked again.
         if !deaf {
             drop(writer.await);
         }
     };
-    pipe.leave(written, drain).await;
+    if !stopped {
+        pipe.hang_up(written).await;
+        return Ok(());
+    }
+    let end = async {
+        tokio::time::sleep(gateway.settings.drain).await;
+        gateway.desk.end();
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = pipe.close(written) => {}
+        () = end => {}
+    }
     Ok(())
 }
 
@@ -220,8 +237,20 @@ impl Pipe {
         Ok(())
     }
 
-    /// Ends it. Calls under way may end first, for so long; `written` ends when everything they said was written.
-    pub(super) async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
+    /// Ends it at the stop: calls under way may end first, and the rest hear that they are given up. `written` ends when
+    /// everything was written.
+    pub(super) async fn close(self, written: impl Future<Output = ()>) {
+        // They hear it when the drain is over; whoever does not read is not waited for.
+        let patience = self.gateway.settings.drain + LAST_WORDS;
+        self.leave(written, patience).await;
+    }
+
+    /// Ends it where nobody listens any more: calls under way are cancelled.
+    pub(super) async fn hang_up(self, written: impl Future<Output = ()>) {
+        self.leave(written, Duration::ZERO).await;
+    }
+
+    async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
         let Self { talk, modern, out, taking, .. } = self;
         // Calls under way hold the others.
         drop((out, taking));

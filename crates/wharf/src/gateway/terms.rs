@@ -80,7 +80,7 @@ impl Gateway {
 
     /// Looks after what ends by itself: keys that are taken from their file, keys and tokens that lapse. As long as the gateway is there.
     pub(super) fn keep_watch(&self) {
-        let (settings, desk) = (Arc::downgrade(&self.settings), Arc::downgrade(&self.desk));
+        let (settings, desk) = (Arc::downgrade(&self.settings), Arc::downgrade(self.desk.desk()));
         let clock = self.desk.clock.clone();
         tokio::spawn(async move {
             loop {
@@ -203,6 +203,6 @@ impl Desk {
     /// Ends what nobody may do any more.
     fn withdraw(&self) {
         self.parking.withdraw();
-        self.ending.withdraw();
+        self.bells.ring();
     }
 }

@@ -4,13 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use super::line::Line;
 use super::mirrored::Mirrored;
+use super::seal;
 use super::trace::{self, Carried, Trip};
 use crate::ask::Asker;
 use crate::call::{OnLog, Relayed};
 use crate::connect::Told;
+use crate::host::Session;
 use crate::mcp::trace::TraceParent;
 use crate::mcp::{LogLevel, extension, meta, method};
-use crate::wire::{Json, Members, Place, Sorted};
+use crate::names::{ServerName, ToolName};
+use crate::wire::{Json, Members, Place, RpcError, Sorted};
 
 /// A request on its way through.
 #[derive(Debug)]
@@ -26,6 +29,10 @@ pub(super) struct Visit<'a> {
     /// What it is for, and its arguments.
     pub(super) name: Option<Json>,
     pub(super) arguments: Option<Json>,
+    /// Whether what is structured must be an object.
+    pub(super) objects: bool,
+    /// The server whose state it brings.
+    bound: Option<ServerName>,
 }
 
 /// Where everything is in the parameters of a request: looked for once.
@@ -78,6 +85,8 @@ pub(super) struct Said {
     pub(super) responses: Option<Json>,
     /// What came with those questions.
     pub(super) state: Option<Json>,
+    /// Whose state that is.
+    pub(super) bound: Option<ServerName>,
     /// Members of the parameters that nobody here knows.
     more: Members,
     /// What it is for, and its arguments.
@@ -172,6 +181,7 @@ impl Said {
             trip: None,
             responses: rare.and_then(|rare| part(&rare.responses)),
             state: rare.and_then(|rare| part(&rare.state)),
+            bound: None,
             more,
             name: part(&aside.name),
             arguments: part(&aside.arguments),
@@ -197,12 +207,13 @@ impl<'a> Visit<'a> {
         let (trace, trip) = (said.trace, said.trip);
         let told =
             Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta, trace };
-        let Said { responses, state, more, name, arguments, .. } = said;
+        let Said { responses, state, bound, more, name, arguments, .. } = said;
         let (returns_questions, alone) = (true, true);
         let asking = OnceLock::new();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None, name, arguments }
+        let (relayed, mirrored, objects) = (Arc::new(relayed), None, false);
+        Self { line, reports, relayed, trip, mirrored, name, arguments, objects, bound }
     }
 
     /// Of a legacy caller: it is asked by requests, and said once what it can and from which level on it wants the log.
@@ -219,7 +230,22 @@ impl<'a> Visit<'a> {
         let asking = OnceLock::new();
         let relayed =
             Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
-        Self { line, reports, relayed: Arc::new(relayed), trip, mirrored: None, name, arguments }
+        let (relayed, mirrored, objects, bound) = (Arc::new(relayed), None, true, None);
+        Self { line, reports, relayed, trip, mirrored, name, arguments, objects, bound }
+    }
+
+    /// Says to which server it goes. What one server wants back is not taken to another.
+    pub(super) fn goes_to(
+        &self,
+        scope: &Session,
+        server: &ServerName,
+        tool: Option<&ToolName>,
+    ) -> Result<(), RpcError> {
+        self.line.is_for(scope, server, tool);
+        match &self.bound {
+            Some(bound) if bound != server => Err(seal::refused()),
+            _ => Ok(()),
+        }
     }
 }
 

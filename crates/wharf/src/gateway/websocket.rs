@@ -96,17 +96,24 @@ pub(super) async fn converse(
             }
             _ = closed.wait_for(|closed| *closed) => None,
             // What it has under way ends at once, with words.
-            () = gateway.desk.ending.until_out(&caller) => None,
+            () = gateway.desk.until_out(&caller) => None,
         };
-        let patience = if end.is_some() { Duration::ZERO } else { settings.drain };
         let written = async {
             // What has ended is not asked again.
             if !deaf {
                 writing.await;
             }
         };
-        pipe.leave(written, patience).await;
-        end.map_or(CLOSING, |end| end.code())
+        match end {
+            Some(end) => {
+                pipe.hang_up(written).await;
+                end.code()
+            }
+            None => {
+                pipe.close(written).await;
+                CLOSING
+            }
+        }
     };
     let _ = tokio::time::timeout(GOODBYE, speaking.close(goodbye, hearing)).await;
 }

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use http::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use wharf::Host;
 use wharf::gateway::Gateway;
 use wharf_testkit::{Era, Puppet, Step};
 
@@ -155,8 +160,84 @@ async fn l90_at_the_stop_calls_under_way_may_end_and_the_rest_are_cancelled() {
     assert!(answer["result"]["content"].is_array(), "{answer}");
     assert_eq!(heard(&files, "notifications/cancelled"), 0);
     let files = folder();
-    let answer = stopped(&files, Duration::from_millis(100), false).await;
-    assert!(answer.is_none_or(|answer| answer["error"]["message"].is_string()), "no result, at most words");
+    let answer = stopped(&files, Duration::from_millis(100), false).await.expect("it is told so");
+    assert_eq!(answer["error"]["data"]["kind"], "cancelled", "{answer}");
     assert_eq!(effects(&at(&files, "effects")), 0);
     until("the server hears of it", || heard(&files, "notifications/cancelled") == 1).await;
+}
+
+/// Serves at a door of its own, in a task.
+async fn serving(gateway: &Gateway, host: &Host) -> (Door, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let (stop, told) = oneshot::channel::<()>();
+    let served = gateway.clone();
+    let task = tokio::spawn(async move {
+        served.serve_http(listener, async move { drop(told.await) }).await.unwrap();
+    });
+    (Door { at, host: host.clone(), gateway: gateway.clone(), stop: Some(stop) }, task)
+}
+
+#[tokio::test]
+async fn p6_when_nobody_waits_for_the_end_everything_that_was_let_in_ends() {
+    let files = folder();
+    let script = Puppet::of(Era::Both).log(at(&files, "log")).on("tool:echo", [Step::Hang]);
+    let host = quick().server(puppet("pup", &script)).start().await.unwrap();
+    let gateway = Gateway::builder(host.clone()).build().unwrap();
+    let (door, task) = serving(&gateway, &host).await;
+    let session = door.greet().await;
+    let events = ("accept", "text/event-stream");
+    let mut always =
+        door.stream(Method::GET, "/mcp", &[events, ("mcp-session-id", session.as_str())], "").await;
+    let mut oldest = door.stream(Method::GET, "/sse", &[events], "").await;
+    let modern = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
+    let listen = modern_body("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let mut listens = door.stream(Method::POST, "/mcp", &modern, listen.to_string()).await;
+    assert_eq!(always.status, 200);
+    assert_eq!(oldest.event().await.unwrap().name.as_deref(), Some("endpoint"));
+    assert_eq!(listens.message().await.1["method"], "notifications/subscriptions/acknowledged");
+    #[expect(clippy::disallowed_methods, reason = "a caller in a test")]
+    let mut idle = TcpStream::connect(door.at).await.unwrap();
+    idle.write_all(format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", door.name()).as_bytes())
+        .await
+        .unwrap();
+    assert!(soon("an answer", idle.read(&mut [0; 1024])).await.unwrap() > 0);
+    let old = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": call()});
+    let abort = async {
+        until("both are at the server", || heard(&files, "tools/call") == 2).await;
+        task.abort();
+    };
+    let (new, old, ()) =
+        tokio::join!(door.modern("tools/call", call()), door.legacy(Some(&session), old), abort);
+    for answer in [new, old] {
+        assert_eq!(answer.json()["error"]["data"]["kind"], "cancelled", "{answer:?}");
+    }
+    until("the server hears of it", || heard(&files, "notifications/cancelled") == 2).await;
+    while always.event().await.is_some() {}
+    assert_eq!(oldest.event().await, None);
+    assert_eq!(listens.message().await.1["result"]["resultType"], "complete");
+    while soon("the idle one is let go", idle.read(&mut [0; 1024])).await.unwrap_or(0) > 0 {}
+    host.close().await;
+}
+
+#[tokio::test]
+async fn p6_each_door_has_its_own_end_and_another_can_be_opened() {
+    let host = quick().server(puppet("pup", &Puppet::new())).start().await.unwrap();
+    let gateway = Gateway::builder(host.clone()).build().unwrap();
+    let (mut first, task) = serving(&gateway, &host).await;
+    let (second, _task) = serving(&gateway, &host).await;
+    let mut pipe = Caller::at(gateway.clone(), std::future::pending());
+    first.stop();
+    soon("the first door closes", task).await.unwrap();
+    let name = second.name();
+    let ready = second.send(Method::GET, "/readyz", &[("host", &name)], "").await;
+    assert_eq!(ready.status, 200, "{ready:?}");
+    let (third, _task) = serving(&gateway, &host).await;
+    for door in [&second, &third] {
+        let answer = door.modern("tools/call", call()).await;
+        assert!(answer.json()["result"]["content"].is_array(), "{answer:?}");
+    }
+    pipe.say(modern_body("tools/call", call())).await;
+    assert!(pipe.next().await["result"]["content"].is_array());
+    host.close().await;
 }

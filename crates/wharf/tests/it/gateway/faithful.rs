@@ -88,14 +88,22 @@ async fn l90_what_a_caller_says_beside_the_matter_reaches_the_server() {
 #[tokio::test]
 async fn l90_codes_of_one_hop_do_not_leak_to_the_other() {
     let data = json!({"requiredCapabilities": {"sampling": {}}});
-    for (code, seen, status) in
-        [(-32022, -32603, 200), (-32020, -32603, 200), (-32021, -32021, 400), (-5, -5, 200)]
-    {
+    for (code, seen, status) in [
+        (-32022, -32603, 200),
+        (-32020, -32603, 200),
+        (-32021, -32021, 400),
+        (-32601, -32603, 200),
+        (-32600, -32603, 200),
+        (-32700, -32603, 200),
+        (-32602, -32602, 200),
+        (-5, -5, 200),
+    ] {
         let step = Step::ReplyError { code, message: "no".into(), data: Some(data.clone()) };
         let door = plainly(&Puppet::of(Era::Modern).on("tool:echo", [step])).await;
         let call = json!({"name": "echo", "arguments": {}});
         let answer = door.modern("tools/call", call.clone()).await;
         assert_eq!(answer.json()["error"]["code"], seen, "{answer:?}");
+        assert!(answer.json()["error"]["message"].as_str().unwrap().contains("no"), "{answer:?}");
         assert_eq!(answer.status.as_u16(), status, "{answer:?}");
         let session = door.greet().await;
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call});

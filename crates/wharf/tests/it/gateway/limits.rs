@@ -33,7 +33,9 @@ async fn exh_03_ten_thousand_calls_to_one_slow_server() {
     let gateway = Gateway::builder(host.clone()).build().unwrap();
     let (mut caller, input) = tokio::io::duplex(64 * 1024);
     let (output, answers) = tokio::io::duplex(64 * 1024);
-    let serving = tokio::spawn(async move { gateway.serve_stdio(BufReader::new(input), output).await });
+    let serving = tokio::spawn(async move {
+        gateway.serve_stdio(BufReader::new(input), output, std::future::pending()).await
+    });
     let mut answers = BufReader::new(answers).lines();
     let flood = tokio::spawn(async move {
         for id in 0..CALLS {

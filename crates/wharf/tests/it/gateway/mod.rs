@@ -4,6 +4,7 @@
 mod approvals;
 mod barred;
 mod doors;
+mod edges;
 mod endings;
 mod exposition;
 mod extensions;
@@ -16,7 +17,8 @@ mod limits;
 mod matrix;
 mod metrics;
 mod offers;
-mod pipe;
+mod own_tools;
+pub(crate) mod pipe;
 mod questions;
 mod quiet;
 mod rules;

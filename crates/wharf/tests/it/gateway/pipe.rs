@@ -16,10 +16,14 @@ pub(crate) struct Caller {
 impl Caller {
     /// Calls a host through a gateway of its own.
     pub(crate) fn of(host: &Host) -> Self {
-        let gateway = Gateway::builder(host.clone()).build().unwrap();
+        Self::at(Gateway::builder(host.clone()).build().unwrap(), std::future::pending())
+    }
+
+    /// Calls through this gateway, until it is told to stop.
+    pub(crate) fn at(gateway: Gateway, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let (read, write) = tokio::io::split(far);
-        tokio::spawn(async move { gateway.serve_stdio(BufReader::new(read), write).await });
+        tokio::spawn(async move { gateway.serve_stdio(BufReader::new(read), write, stop).await });
         let (output, input) = tokio::io::split(near);
         Self { input, output: BufReader::new(output).lines() }
     }
@@ -43,7 +47,12 @@ impl Caller {
 
     /// The next message of the gateway.
     pub(crate) async fn next(&mut self) -> Value {
+        self.last().await.expect("the gateway hung up")
+    }
+
+    /// The same; `None` if it hung up.
+    pub(crate) async fn last(&mut self) -> Option<Value> {
         let line = soon("the gateway says something", self.output.next_line()).await.unwrap();
-        serde_json::from_str(&line.expect("the gateway hung up")).unwrap()
+        line.map(|line| serde_json::from_str(&line).unwrap())
     }
 }

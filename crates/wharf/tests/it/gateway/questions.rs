@@ -112,6 +112,26 @@ async fn l31_a_state_is_good_once_for_its_own_caller_and_its_own_request() {
 }
 
 #[tokio::test]
+async fn l31_a_caller_that_comes_back_is_asked_only_what_it_offers_then() {
+    let files = folder();
+    let log = at(&files, "log");
+    let door = behind(&asks("elicitation/create", form()).log(&log)).await;
+    let asked = call(&door, everything(), json!({})).await.json();
+    let state = json!({"requestState": asked["result"]["requestState"]});
+    let again = call(&door, everything(), state).await.json();
+    assert_eq!(
+        again["result"]["resultType"], "input_required",
+        "what is not answered is asked again: {again}"
+    );
+    let state = json!({"requestState": again["result"]["requestState"]});
+    let refused = call(&door, json!({}), state).await.json();
+    assert_eq!(refused["error"]["code"], -32021, "{refused}");
+    assert_eq!(refused["error"]["data"]["requiredCapabilities"], json!({"elicitation": {}}));
+    until("the server hears of it", || count(&received(&log), "notifications/cancelled") == 1).await;
+    door.host.close().await;
+}
+
+#[tokio::test]
 async fn l31_a_state_of_one_caller_is_no_use_to_another() {
     for script in [
         asks("elicitation/create", form()),

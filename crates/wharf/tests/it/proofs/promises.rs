@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use http::{Method, StatusCode};
 use serde_json::json;
 use wharf::event::State;
+use wharf::gateway::Gateway;
 use wharf_testkit::{Era, Grandchild, Puppet, Step};
 
 use super::{Tally, tell};
-use crate::gateway::open_with;
+use crate::gateway::pipe::Caller;
+use crate::gateway::{modern_body, open_with};
 use crate::support::{
     at, count, echo, effects, error, folder, held, is_alive, next_state, pid_in, pup, puppet, quick,
     received, soon, until, within,
@@ -211,22 +213,70 @@ async fn p6_a_stop_takes_no_more_calls_lets_those_under_way_end_and_cancels_the_
         .on("tool:long", [Step::Hang]);
     let host = quick().server(puppet("pup", &script)).start().await.unwrap();
     let mut door = open_with(host.clone(), |builder| builder.drain(Duration::from_millis(1500))).await;
-    let stop = door.stopper();
+    let (stop, session) = (door.stopper(), door.greet().await);
     let call = |name: &str| door.modern("tools/call", json!({"name": name, "arguments": {}}));
     let stop = async {
-        until("both are at the server", || count(&received(&log), "tools/call") == 2).await;
+        until("all are at the server", || count(&received(&log), "tools/call") == 4).await;
         stop();
         let (name, path) = (door.name(), "/readyz");
         while door.send(Method::GET, path, &[("host", &name)], "").await.status == StatusCode::OK {}
         assert_eq!(call("pup_short").await.status, StatusCode::SERVICE_UNAVAILABLE, "nobody new is let in");
         std::fs::write(&go, "").unwrap();
     };
-    let (short, long, ()) =
-        soon("the stop", async { tokio::join!(call("pup_short"), call("pup_long"), stop) }).await;
-    let (short, long) = (short.json(), long.json());
-    assert!(short["result"]["content"].is_array(), "what was under way may end: {short}");
-    assert!(long["result"].is_null() && long["error"]["message"].is_string(), "the rest is told so: {long}");
-    assert!(long.to_string().contains("cancelled"), "{long}");
-    until("the server hears of it", || count(&received(&log), "notifications/cancelled") == 1).await;
+    let old = |id: u64, name: &str| {
+        let params = json!({"name": name, "arguments": {}});
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        door.legacy(Some(&session), request)
+    };
+    let all = async {
+        tokio::join!(call("pup_short"), call("pup_long"), old(1, "pup_short"), old(2, "pup_long"), stop)
+    };
+    let (short, long, old_short, old_long, ()) = soon("the stop", all).await;
+    for (short, long) in [(short.json(), long.json()), (old_short.json(), old_long.json())] {
+        assert!(short["result"]["content"].is_array(), "what was under way may end: {short}");
+        assert!(
+            long["result"].is_null() && long["error"]["message"].is_string(),
+            "the rest is told so: {long}"
+        );
+        assert!(long.to_string().contains("cancelled"), "{long}");
+    }
+    until("the server hears of it", || count(&received(&log), "notifications/cancelled") == 2).await;
     host.close().await;
+}
+
+#[tokio::test]
+async fn p6_a_stop_is_the_same_over_a_pipe() {
+    for modern in [false, true] {
+        let files = folder();
+        let (log, go) = (at(&files, "log"), at(&files, "go"));
+        let script = Puppet::new()
+            .log(&log)
+            .plain_tool("short")
+            .plain_tool("long")
+            .on("tool:short", [Step::WaitFor(go.clone()), Step::Honest])
+            .on("tool:long", [Step::Hang]);
+        let host = quick().server(puppet("pup", &script)).start().await.unwrap();
+        let gateway = Gateway::builder(host.clone()).drain(Duration::from_millis(1500)).build().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let mut caller = Caller::at(gateway, async move { drop(stopped.await) });
+        if !modern {
+            caller.greet(json!({})).await;
+        }
+        for (id, name) in [(1, "pup_short"), (2, "pup_long")] {
+            let mut params = json!({"name": name, "arguments": {}});
+            if modern {
+                params = modern_body("tools/call", params)["params"].clone();
+            }
+            caller.ask(id, "tools/call", params).await;
+        }
+        until("both are at the server", || count(&received(&log), "tools/call") == 2).await;
+        drop(stop);
+        std::fs::write(&go, "").unwrap();
+        let (short, long) = (caller.next().await, caller.next().await);
+        assert!(short["id"] == 1 && short["result"]["content"].is_array(), "{short}");
+        assert!(long["id"] == 2 && long["error"]["data"]["kind"] == "cancelled", "{long}");
+        assert_eq!(caller.last().await, None);
+        until("the server hears of it", || count(&received(&log), "notifications/cancelled") == 1).await;
+        host.close().await;
+    }
 }

@@ -235,19 +235,33 @@ async fn l30_at_the_stop_calls_under_way_end_and_idle_callers_are_let_go() {
 }
 
 #[tokio::test]
-async fn l30_calls_that_outlast_the_stop_are_cancelled() {
+async fn p6_calls_that_outlast_the_stop_are_cancelled_and_told_so_over_each_socket() {
     for through in BOTH {
         let files = folder();
         let log = at(&files, "log");
         let host = host([puppet("pup", &Puppet::new().log(&log).on("tool:echo", [Step::Hang]))]).await;
         let drain = Duration::from_millis(100);
         let served = Served::start(through, host, |builder| builder.drain(drain)).await;
-        let mut caller = served.raw().await;
-        caller.say(&call().to_string()).await;
-        until("the call is under way", || count(&received(&log), "tools/call") == 1).await;
+        let (mut modern, mut legacy) = (served.raw().await, served.raw().await);
+        modern.say(&call().to_string()).await;
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}});
+        legacy.ask(&hello).await;
+        let params = json!({"name": "pup_echo", "arguments": {}});
+        legacy
+            .say(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string())
+            .await;
+        until("the calls are under way", || count(&received(&log), "tools/call") == 2).await;
         let host = served.stop().await;
-        assert_eq!(caller.hear().await, None, "{through:?}");
-        until("it is cancelled", || count(&received(&log), "notifications/cancelled") == 1).await;
+        for caller in [&mut modern, &mut legacy] {
+            let told = caller.hear().await.unwrap_or_else(|| panic!("{through:?}: nothing was said"));
+            assert_eq!(
+                (&told["id"], &told["error"]["data"]["kind"]),
+                (&json!(7), &json!("cancelled")),
+                "{told}"
+            );
+            assert_eq!(caller.hear().await, None, "{through:?}");
+        }
+        until("they are cancelled", || count(&received(&log), "notifications/cancelled") == 2).await;
         host.close().await;
     }
 }
