@@ -55,7 +55,7 @@ pub(super) async fn serve_until(
         Ok(())
     };
     let (mut drain, mut deaf) = (Duration::ZERO, false);
-    let read = tokio::select! {
+    let read: Result<()> = tokio::select! {
         biased;
         read = reading => read,
         _ = &mut writer => {
@@ -67,9 +67,7 @@ pub(super) async fn serve_until(
             Ok(())
         }
     };
-    if read.is_err() {
-        return read;
-    }
+    read?;
     let written = async {
         // What has ended is not asked again.
         if !deaf {
