@@ -24,7 +24,7 @@ use super::metrics::Rejections;
 use super::news::{self, News};
 use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
-use super::seal::Seal;
+use super::seal::{self, Seal};
 use super::tasks;
 use super::telemetry::Tracer;
 use super::trace::{self, Trip};
@@ -287,8 +287,11 @@ impl Desk {
                 None => Box::pin(mirrored.check(scope, Some(params))).await?,
             }
         }
-        if let Some(route) = route {
-            visit.goes_to(scope, &route.server, Some(&route.tool.name))?;
+        match route {
+            Some(route) => visit.goes_to(scope, &route.server, Some(&route.tool.name))?,
+            // Whatever it leads to, nobody knows that it is whose state comes with it.
+            None if visit.is_bound() => return Err(seal::refused()),
+            None => {}
         }
         let server = route.map(|route| &route.server);
         let pass = self.gate.enter(scope.agent(), server, || scope.time_for(server)).await?;
@@ -302,7 +305,7 @@ impl Desk {
         if let Some(trip) = &visit.trip {
             trip.goes_on();
         }
-        let mut outcome = match route.filter(|_| pass.is_at_once()) {
+        let mut outcome = match route.filter(|_| pass.is_at_once() || visit.is_bound()) {
             Some(route) => scope.call_at(route, arguments, options).await,
             // Nobody knows it, or what it leads to may have changed while others were waited for.
             None => Box::pin(scope.call_with(&name, arguments.clone(), options)).await,
@@ -311,6 +314,10 @@ impl Desk {
             trip.came_back(outcome.server.as_ref(), Ok(Some(&outcome)));
         }
         let server = outcome.server.take();
+        if let (None, Some(server)) = (route, &server) {
+            let tool = scope.snapshot().route(&name).map(|route| route.tool.name.clone());
+            visit.line.is_for(scope, server, tool.as_ref());
+        }
         match (said(outcome)?, server) {
             (result, Some(server)) if tasks::is_task(&result) => {
                 Ok(self.begun(scope.agent(), &server, &result))

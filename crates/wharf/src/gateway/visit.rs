@@ -234,6 +234,11 @@ impl<'a> Visit<'a> {
         Self { line, reports, relayed, trip, mirrored, name, arguments, objects, bound }
     }
 
+    /// Whether it brings what one server gave.
+    pub(super) fn is_bound(&self) -> bool {
+        self.bound.is_some()
+    }
+
     /// Says to which server it goes. What one server wants back is not taken to another.
     pub(super) fn goes_to(
         &self,
