@@ -169,7 +169,7 @@ async fn r_03_counters_add_up_over_many_calls_and_restarts() {
     assert_eq!(counts.iter().map(|reading| reading.started).sum::<u64>(), calls, "as the host counted them");
     for (place, kind) in wharf::event::OUTCOMES.iter().enumerate() {
         let counted: u64 = counts.iter().map(|reading| reading.outcomes[place]).sum();
-        assert_eq!(counted, of(*kind), "{kind}, counted by the host and seen by the callers");
+        assert_eq!(counted, of(kind), "{kind}, counted by the host and seen by the callers");
     }
     assert!(size(&effects) >= of("ok"), "what was answered was done");
     assert!(size(&effects) <= calls - of("connection"), "and nothing twice");
