@@ -80,9 +80,11 @@ pub(crate) fn all() -> Vec<Case> {
             }
         }
     }
-    for what in [What::Large, What::List] {
+    let large = [(Http, Stdio), (Http, Http), (Stdio, Stdio)].map(|way| (What::Large, way));
+    let lists = [(Http, Stdio), (Stdio, Stdio)].map(|way| (What::List, way));
+    for (what, (from, to)) in large.into_iter().chain(lists) {
         for era in [Era::Modern, Era::Legacy] {
-            cases.push(Case { from: Http, to: Stdio, what, flight: 1, era, cores: Cores::All });
+            cases.push(Case { from, to, what, flight: 1, era, cores: Cores::All });
         }
     }
     cases
@@ -111,10 +113,15 @@ impl Case {
             (What::Echo, Http, Http, 1, Cores::Apart) => Some(Bar::AtMost(1.2)),
             (What::Echo, Http, Http, 128, Cores::All) => Some(Bar::AtLeast(0.3)),
             (What::Echo, Stdio, Stdio, 1, Cores::One) => Some(Bar::AtMost(2.0)),
-            (What::Large, ..) => Some(Bar::AtMost(1.1)),
-            (What::List, ..) => Some(Bar::AtMost(1.3)),
+            (What::Large, Http, Stdio, ..) => Some(Bar::AtMost(1.1)),
+            (What::List, Http, ..) => Some(Bar::AtMost(1.3)),
             _ => None,
         }
+    }
+
+    /// How many tools the echo server has.
+    fn tools(&self) -> usize {
+        if self.what == What::List { 1000 } else { 3 }
     }
 
     /// How many questions a round has.
@@ -134,8 +141,7 @@ impl Case {
             return Vec::new();
         }
         self.cores.with(|| {
-            let tools = if self.what == What::List { 1000 } else { 3 };
-            let server = Server { core: self.cores.of_servers(), ..Server::new(tools, settings.busy) };
+            let server = Server { core: self.cores.of_servers(), ..Server::new(self.tools(), settings.busy) };
             let echo = server.listen();
             let mut hops = self.hops(&echo, &server);
             let mut running: Vec<_> = subjects
@@ -178,11 +184,12 @@ impl Case {
                 };
                 // One that runs already has its cores.
                 let placed = self.cores == Cores::All || matches!(gateway, Other::Command(_));
-                placed
-                    && self.what != What::List
-                    && self.from == gateway.transport()
-                    && behind.contains(&self.to)
-                    && eras.contains(&self.era)
+                // A list is made by the gateway, whatever is behind it; one that runs already has its own.
+                let fits = match self.what {
+                    What::List => matches!(gateway, Other::Command(_)),
+                    What::Echo | What::Large => behind.contains(&self.to),
+                };
+                placed && fits && self.from == gateway.transport() && eras.contains(&self.era)
             }
         }
     }
@@ -229,9 +236,11 @@ impl Case {
 
     /// Starts a gateway with the echo server behind it.
     fn start(&self, subject: &Subject, echo: &Listening, settings: &Settings) -> Result<Running, String> {
-        let port = (self.to == Transport::Http).then(|| echo.port());
+        let reached =
+            matches!(subject, Subject::Other { gateway: Other::Command(line), .. } if line.contains("{url}"));
+        let port = (self.to == Transport::Http || reached).then(|| echo.port());
         let core = self.cores.of_servers();
-        let server = Server { port, core, ..Server::new(3, settings.busy) };
+        let server = Server { port, core, ..Server::new(self.tools(), settings.busy) };
         let place = match subject {
             Subject::Wharf(wharf) => Some(self.place(wharf, server)),
             Subject::Other { .. } => None,

@@ -275,7 +275,7 @@ impl Other {
             match heard {
                 Ok(_) => return Ok(listening),
                 Err(why) if over || started.elapsed() > START => return Err(why + &listening.last_words()),
-                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Any bytes as JSON: accepted exactly where `serde_json` accepts them (but for numbers it cannot hold), kept byte for
-//! byte, and refused strictly exactly where a key stands twice.
+//! byte, and refused strictly exactly where a key stands twice, or is one that `serde_json` keeps for itself.
 
 use serde_json::Value;
 use wharf::wire::{Json, JsonError};
@@ -20,7 +20,8 @@ pub(crate) fn check(data: &[u8]) {
     }
     match (ours, Json::parse_strict(data.to_vec(), 127)) {
         (Ok(a), Ok(b)) => assert_eq!(a, b),
-        (Ok(_), Err(e)) => assert!(matches!(e, JsonError::DuplicateKey(_)), "{e}"),
+        (Ok(_), Err(JsonError::DuplicateKey(_))) => {}
+        (Ok(_), Err(e)) => assert!(e.to_string().starts_with("a key of the JSON library's own"), "{e}"),
         (Err(a), Err(b)) => assert_eq!(a, b),
         (Err(_), Ok(_)) => panic!("strict is laxer"),
     }

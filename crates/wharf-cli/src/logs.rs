@@ -86,19 +86,6 @@ fn line(event: Event, verbose: u8) -> Option<(Level, Value)> {
                 "reason": reason });
             (Level::Warn, line)
         }
-        Event::Circuit { server, circuit, reason } => {
-            let level = if circuit == Circuit::Open { Level::Warn } else { Level::Info };
-            let (server, circuit) = (server.as_str(), circuit.as_str());
-            (level, json!({ "event": "circuit", "server": server, "circuit": circuit, "reason": reason }))
-        }
-        Event::Health { server, missed } => {
-            let level = if missed > 0 { Level::Warn } else { Level::Info };
-            (level, json!({ "event": "health", "server": server.as_str(), "missed": missed }))
-        }
-        Event::Retried { server, tool, reason } => {
-            let (server, tool) = (server.as_str(), tool.to_string());
-            (Level::Warn, json!({ "event": "retried", "server": server, "tool": tool, "reason": reason }))
-        }
         Event::Log { server, level, data } if verbose > 0 => {
             let (server, said) = (server.as_str(), data.to_string());
             let line =
@@ -115,6 +102,26 @@ fn line(event: Event, verbose: u8) -> Option<(Level, Value)> {
                 "server": call.server.as_str(), "tool": call.tool.to_string(),
                 "success": call.success, "error": call.error, "tookUs": micros });
             (Level::Debug, line)
+        }
+        event => return line_of_trouble(event),
+    })
+}
+
+/// The same of servers that fail, and of what is done about it.
+fn line_of_trouble(event: Event) -> Option<(Level, Value)> {
+    Some(match event {
+        Event::Circuit { server, circuit, reason } => {
+            let level = if circuit == Circuit::Open { Level::Warn } else { Level::Info };
+            let (server, circuit) = (server.as_str(), circuit.as_str());
+            (level, json!({ "event": "circuit", "server": server, "circuit": circuit, "reason": reason }))
+        }
+        Event::Health { server, missed } => {
+            let level = if missed > 0 { Level::Warn } else { Level::Info };
+            (level, json!({ "event": "health", "server": server.as_str(), "missed": missed }))
+        }
+        Event::Retried { server, tool, reason } => {
+            let (server, tool) = (server.as_str(), tool.to_string());
+            (Level::Warn, json!({ "event": "retried", "server": server, "tool": tool, "reason": reason }))
         }
         _ => return None,
     })

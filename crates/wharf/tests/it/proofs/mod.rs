@@ -65,7 +65,7 @@ pub(crate) fn tell(figure: impl AsRef<str>) {
 }
 
 /// How calls ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) sent: u64,
     pub(crate) ok: u64,
@@ -94,5 +94,38 @@ impl Tally {
     /// The sum of all ends.
     pub(crate) fn ends(&self) -> u64 {
         self.ok + self.failed + self.timeout + self.cancelled + self.unknown + self.not_sent
+    }
+
+    /// Adds another's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.ok += other.ok;
+        self.failed += other.failed;
+        self.timeout += other.timeout;
+        self.cancelled += other.cancelled;
+        self.unknown += other.unknown;
+        self.not_sent += other.not_sent;
+    }
+
+    /// Compares what the callers saw with what a host counted by itself, of all calls that it ever had.
+    pub(crate) fn agrees_with(&self, host: &wharf::Host) {
+        let counts = host.counts();
+        let ended = |kinds: &[&str]| -> u64 {
+            let of = |reading: &wharf::event::Reading| {
+                let pairs = wharf::event::OUTCOMES.iter().zip(reading.outcomes);
+                pairs.filter(|(kind, _)| kinds.contains(kind)).map(|(_, times)| times).sum::<u64>()
+            };
+            counts.iter().map(of).sum()
+        };
+        let counted = Self {
+            sent: counts.iter().map(|reading| reading.started).sum(),
+            ok: ended(&["ok"]),
+            failed: ended(&["tool", "tool_failed", "rpc", "protocol"]),
+            timeout: ended(&["timeout"]),
+            cancelled: ended(&["cancelled"]),
+            unknown: ended(&["unknown_outcome"]),
+            not_sent: ended(&["connection", "not_connected", "unknown_tool"]),
+        };
+        assert_eq!(*self, counted, "seen by the callers, and counted by the host");
     }
 }

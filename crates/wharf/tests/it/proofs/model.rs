@@ -1,5 +1,5 @@
-//! the calls of one server against a model of them, by `proptest-state-machine`: any order of {send, reply, late
-//! reply, cancel, crash, timeout} under a clock that stands still unless it is moved. P1 and P2 hold after every step.
+//! the calls of one server against a model of them, by `proptest-state-machine`: any order of {send, send and leave,
+//! send while it is down, reply, late reply, cancel, crash, timeout} under a clock that stands still unless it is moved. P1 and P2 hold after every step.
 //!
 //! The server is a listener in this process, so that what it got and said is known exactly; the library is the real one.
 
@@ -26,11 +26,18 @@ use crate::support::{at, folder, quick, within};
 /// How long a call may take, by the clock that is moved by hand.
 const TIME: Duration = Duration::from_secs(100);
 
+/// The connection of a call that went over none.
+const NOWHERE: usize = usize::MAX;
+
 /// One thing that happens. Calls are numbered in the order in which they are sent.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     /// A call is made.
     Send,
+    /// A call is made, and its caller leaves before anything is sent.
+    SendAndLeave,
+    /// The connection goes, nobody listens any more, and a call is made. Then the server is there again.
+    SendWhileDown,
     /// The server answers a call that waits, or one that nobody waits for any more.
     Reply(usize),
     /// The server answers a call twice.
@@ -51,6 +58,10 @@ enum Known {
     Cancelled,
     Unknown,
     TimedOut,
+    /// Its caller left before it was sent.
+    NeverBegun,
+    /// There was nobody to send it to.
+    NotSent,
 }
 
 /// What should be so: how each call stands, and on which connection it was sent.
@@ -82,6 +93,8 @@ impl ReferenceStateMachine for Model {
             (0..state.calls.len()).filter(|n| state.calls[*n].0 == Known::Waits).collect();
         let mut some = vec![
             (4, Just(Act::Send).boxed()),
+            (1, Just(Act::SendAndLeave).boxed()),
+            (1, Just(Act::SendWhileDown).boxed()),
             (1, Just(Act::Crash).boxed()),
             (1, Just(Act::Timeout).boxed()),
         ];
@@ -102,7 +115,7 @@ impl ReferenceStateMachine for Model {
                 state.calls.get(*n).is_some_and(|(_, connection)| *connection == state.connection)
             }
             Act::Cancel(n) => state.calls.get(*n).is_some_and(|(known, _)| *known == Known::Waits),
-            Act::Send | Act::Crash | Act::Timeout => true,
+            Act::Send | Act::SendAndLeave | Act::SendWhileDown | Act::Crash | Act::Timeout => true,
         }
     }
 
@@ -115,9 +128,13 @@ impl ReferenceStateMachine for Model {
                 }
             }
             Act::Cancel(n) => state.calls[*n].0 = Known::Cancelled,
-            Act::Crash => {
+            Act::SendAndLeave => state.calls.push((Known::NeverBegun, NOWHERE)),
+            Act::Crash | Act::SendWhileDown => {
                 state.waiting().for_each(|known| *known = Known::Unknown);
                 state.connection += 1;
+                if matches!(act, Act::SendWhileDown) {
+                    state.calls.push((Known::NotSent, NOWHERE));
+                }
             }
             Act::Timeout => state.waiting().for_each(|known| *known = Known::TimedOut),
         }
@@ -140,7 +157,7 @@ struct Real {
     host: Host,
     got: Arc<Mutex<Got>>,
     calls: Vec<Call>,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
     over: Arc<AtomicBool>,
 }
 
@@ -223,7 +240,7 @@ impl Real {
             host.tools().await;
             host
         });
-        let mut real = Self { runtime, host, got, calls: Vec::new(), _files: files, over };
+        let mut real = Self { runtime, host, got, calls: Vec::new(), files, over };
         // Its schema is read now, so that every later call is sent at once.
         real.send();
         real.reply(0, 1);
@@ -247,6 +264,12 @@ impl Real {
     }
 
     fn send(&mut self) {
+        let number = self.begin();
+        self.until("the server gets the call", || self.got(|got| got.ids.contains_key(&number)));
+    }
+
+    /// Makes a call. It runs when the runtime does.
+    fn begin(&mut self) -> u64 {
         let number = self.calls.len() as u64;
         let host = self.host.clone();
         let task = self.runtime.spawn(async move {
@@ -254,7 +277,26 @@ impl Real {
             host.call_with("one_do", arguments, within(TIME, None)).await
         });
         self.calls.push(Call { outcome: None, abort: task.abort_handle(), task: Some(task), ends: 0 });
-        self.until("the server gets the call", || self.got(|got| got.ids.contains_key(&number)));
+        number
+    }
+
+    /// The connection goes, and whatever waits ends.
+    fn lose(&mut self, waiting: &[usize]) {
+        drop(self.got.lock().unwrap().line.take());
+        waiting.iter().for_each(|number| self.settle(number + 1));
+    }
+
+    /// Waits until there is another connection than there were so many.
+    fn reconnect(&self, before: usize) {
+        let place = self.host.berth("one").unwrap();
+        self.runtime.block_on(async {
+            // The pause before it is made again goes by.
+            while !(place.connected() && self.got(|got| got.connections) > before) {
+                tokio::time::advance(Duration::from_millis(1)).await;
+                tokio::task::yield_now().await;
+                let _ = place.connection().await;
+            }
+        });
     }
 
     fn reply(&mut self, number: usize, times: usize) {
@@ -287,19 +329,27 @@ impl Real {
                 self.calls[number + 1].abort.abort();
                 self.settle(number + 1);
             }
+            Act::SendAndLeave => {
+                let number = self.begin() as usize;
+                self.calls[number].abort.abort();
+                self.settle(number);
+            }
+            Act::SendWhileDown => {
+                let before = self.got(|got| got.connections);
+                let (path, away) = (at(&self.files, "socket"), at(&self.files, "away"));
+                std::fs::rename(&path, &away).unwrap();
+                self.lose(waiting);
+                let place = self.host.berth("one").unwrap();
+                self.until("it is lost", || !place.connected());
+                let number = self.begin() as usize;
+                self.settle(number);
+                std::fs::rename(&away, &path).unwrap();
+                self.reconnect(before);
+            }
             Act::Crash => {
                 let before = self.got(|got| got.connections);
-                drop(self.got.lock().unwrap().line.take());
-                waiting.iter().for_each(|number| self.settle(number + 1));
-                let place = self.host.berth("one").unwrap();
-                self.runtime.block_on(async {
-                    // The pause before it is made again goes by.
-                    while !(place.connected() && self.got(|got| got.connections) > before) {
-                        tokio::time::advance(Duration::from_millis(1)).await;
-                        tokio::task::yield_now().await;
-                        let _ = place.connection().await;
-                    }
-                });
+                self.lose(waiting);
+                self.reconnect(before);
             }
             Act::Timeout => {
                 self.runtime.block_on(tokio::time::advance(TIME + Duration::from_secs(1)));
@@ -349,6 +399,8 @@ impl StateMachineTest for Checked {
                 Known::Cancelled => (1, None),
                 Known::Unknown => (1, Some("unknown_outcome")),
                 Known::TimedOut => (1, Some("timeout")),
+                Known::NeverBegun => (1, None),
+                Known::NotSent => (1, Some("connection")),
             };
             assert_eq!((call.ends, kind), expected, "P1, call {number}: {:?}", call.outcome);
             if let Some(outcome) = call.outcome.as_ref().filter(|o| o.success) {
@@ -356,8 +408,10 @@ impl StateMachineTest for Checked {
             }
         }
         let sent = state.real.got(|got| got.calls.clone());
-        let each: Vec<u64> = (0..state.real.calls.len() as u64).collect();
-        assert_eq!(sent, each, "P2: each is sent once, in order");
+        let is_sent = |known: &Known| !matches!(known, Known::NeverBegun | Known::NotSent);
+        let each = model.calls.iter().enumerate().filter(|(_, (known, _))| is_sent(known));
+        let each: Vec<u64> = std::iter::once(0).chain(each.map(|(number, _)| number as u64 + 1)).collect();
+        assert_eq!(sent, each, "P2: each is sent once, in order, and what was not sent is told so");
     }
 
     fn teardown(state: Self, _: Model) {

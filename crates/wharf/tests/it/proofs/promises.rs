@@ -9,7 +9,9 @@ use wharf::event::State;
 use wharf::gateway::Gateway;
 use wharf_testkit::{Era, Grandchild, Puppet, Step};
 
-use super::{Tally, tell};
+use super::measure::Held;
+use super::{Tally, alone, tell};
+use crate::audit::{audited, log_in, of_kind, records};
 use crate::gateway::pipe::Caller;
 use crate::gateway::{modern_body, open_with};
 use crate::support::{
@@ -42,13 +44,16 @@ fn troubles() -> Vec<(&'static str, Vec<Step>)> {
 #[tokio::test]
 async fn p1_every_accepted_call_has_exactly_one_end_within_its_hard_deadline() {
     let (soft, hard) = (Duration::from_millis(300), Duration::from_millis(900));
-    let mut tally = Tally::default();
+    let mut all = Tally::default();
     for era in [Era::Legacy, Era::Modern] {
+        let mut tally = Tally::default();
+        let files = folder();
+        let log = log_in(&files);
         let servers = troubles().into_iter().map(|(name, steps)| {
             let script = Puppet::of(era).plain_tool("do").on("tool:do", steps);
             puppet(&name.replace('_', "-"), &script)
         });
-        let host = quick().servers(servers).start().await.unwrap();
+        let (host, audit) = audited(&log, quick().servers(servers)).await;
         host.tools().await;
         let calls = troubles().into_iter().flat_map(|(name, _)| [name; 4]).map(|name| {
             let host = &host;
@@ -80,10 +85,17 @@ async fn p1_every_accepted_call_has_exactly_one_end_within_its_hard_deadline() {
                 _ => assert!(!outcome.success, "{name}: {outcome:?}"),
             }
         }
+        assert_eq!(tally.sent, tally.ends());
+        tally.agrees_with(&host);
         soon("the end", host.close()).await;
+        drop(audit);
+        let on_record = of_kind(&records(&log), "call");
+        assert_eq!(on_record.len() as u64, tally.sent, "each is on record once");
+        let went_well = on_record.iter().filter(|record| record["outcome"] == "ok").count();
+        assert_eq!(went_well as u64, tally.ok);
+        all.add(&tally);
     }
-    assert_eq!(tally.sent, tally.ends());
-    tell(format!("P1: {tally:?}"));
+    tell(format!("P1: {all:?}"));
 }
 
 #[tokio::test]
@@ -123,9 +135,24 @@ async fn p2_a_call_is_sent_at_most_once_and_not_sent_is_told_from_maybe_done() {
     host.close().await;
 }
 
-#[tokio::test]
-async fn p4_nothing_is_left_after_stop_crash_or_kill() {
-    for (how, setsid) in [("stop", true), ("crash", false), ("crash", true), ("kill", true)] {
+#[test]
+fn p4_nothing_is_left_after_stop_crash_or_kill() {
+    if !alone(p4_nothing_is_left_after_stop_crash_or_kill, &[]) {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        // Once before, so that what a process needs for all of them is there.
+        start_and_end(&[("stop", true)]).await;
+        let before = Held::now();
+        start_and_end(&[("stop", true), ("crash", false), ("crash", true), ("kill", true)]).await;
+        until(&format!("no more is held than {before:?}"), || Held::now().is_within(before)).await;
+        tell(format!("R-08 P4: before {before:?}, after {:?}", Held::now()));
+    });
+}
+
+async fn start_and_end(ways: &[(&str, bool)]) {
+    for &(how, setsid) in ways {
         let (files, scratch) = (folder(), folder());
         let (pid, below) = (at(&files, "pid"), at(&files, "below"));
         let script = Puppet::new().pid(&pid).plain_tool("die").on("tool:die", [Step::Kill]).with(|s| {

@@ -45,12 +45,22 @@ async fn storm(host: &Host, tool: &str, calls: usize, polls: usize) -> (usize, u
 /// Plays a storm twice, of calls that are left after at most so many polls: the second must hold no more than the first.
 async fn twice(host: Host, tool: &str, polls: usize) {
     let calls = rounds(400, 20_000);
-    storm(&host, tool, calls / 4, polls).await;
+    let (_, first) = storm(&host, tool, calls / 4, polls).await;
     until("the first is over", || Held::now().tasks < 60).await;
     let before = Held::now();
     let (left, answered) = storm(&host, tool, calls, polls).await;
     assert!(left > calls / 20, "it was a storm: {left} left, {answered} stayed");
     until(&format!("no more is held than {before:?}"), || Held::now().is_within(before)).await;
+    // What the host counted by itself: a call that nobody ever looked at was not begun.
+    let counts = host.counts();
+    let [begun, ended, ok] = [
+        counts.iter().map(|reading| reading.started).sum::<u64>(),
+        counts.iter().map(wharf::event::Reading::ended).sum(),
+        counts.iter().map(|reading| reading.outcomes[0]).sum(),
+    ];
+    let stayed = calls / 4 / 20 + calls / 20;
+    assert_eq!(ok as usize, first + answered + stayed, "each answer that somebody had");
+    assert!(begun == ended && begun as usize <= calls / 4 + calls + stayed, "{begun} begun, {ended} ended");
     tell(format!("R-10 {tool}: {calls} calls = {left} left + {answered} answered, {:?}", Held::now()));
     host.close().await;
 }
