@@ -51,6 +51,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod undressed;
 mod unix;
 mod visit;
 mod watching;
