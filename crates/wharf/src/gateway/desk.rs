@@ -279,7 +279,7 @@ impl Desk {
                 hint: "call it from its app".into(),
             };
             scope.refuse(route, &refused).await;
-            return Err(invalid("unknown tool"));
+            return Err(unknown_tool());
         }
         if let Some(mirrored) = visit.mirrored {
             match route {
@@ -403,9 +403,7 @@ fn said(outcome: Outcome) -> Result<Json, RpcError> {
             Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
         }
         // A tool that may not be seen is a tool that is not there.
-        Error::UnknownTool { .. } | Error::UnknownServer { .. } | Error::Denied { .. } => {
-            Err(invalid("unknown tool"))
-        }
+        Error::UnknownTool { .. } | Error::UnknownServer { .. } | Error::Denied { .. } => Err(unknown_tool()),
         error => Err(told(error)),
     }
 }
@@ -439,6 +437,13 @@ fn is_passed_on(number: i64) -> bool {
 
 fn is_of_a_request(number: i64) -> bool {
     matches!(number, code::PARSE | code::INVALID_REQUEST | code::METHOD_NOT_FOUND)
+}
+
+/// The same for one that is not there and one that may not be seen: not even a name that is near tells which.
+fn unknown_tool() -> RpcError {
+    let hint = "`tools/list` has the names of all tools that can be called";
+    let data = json!({ "kind": "unknown_tool", "retryable": false, "hint": hint });
+    RpcError { data: Some(Json::of(&data)), ..invalid("unknown tool") }
 }
 
 pub(super) fn unknown(method: &str) -> RpcError {

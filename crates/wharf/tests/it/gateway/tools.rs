@@ -61,6 +61,9 @@ async fn l31_an_unknown_tool_and_wrong_arguments_never_reach_the_server() {
     let door = behind(&Puppet::of(Era::Modern).log(&log)).await;
     let unknown = door.modern("tools/call", json!({"name": "pup_nothing", "arguments": {}})).await;
     assert_eq!(unknown.json()["error"]["code"], -32602, "{unknown:?}");
+    let data = &unknown.json()["error"]["data"];
+    assert_eq!((&data["kind"], &data["retryable"]), (&json!("unknown_tool"), &json!(false)));
+    assert!(data["hint"].as_str().unwrap().contains("tools/list"), "{data}");
     let wrong = door.modern("tools/call", json!({"name": "pup_echo", "arguments": {"message": 5}})).await;
     assert_eq!(wrong.json()["result"]["isError"], true, "a model can mend its arguments: {wrong:?}");
     assert_eq!(count(&received(&log), "tools/call"), 0);
