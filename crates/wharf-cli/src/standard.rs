@@ -6,6 +6,9 @@
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 
+/// How much may be written before the program at the other end has read anything.
+const PIPE: usize = 1024 * 1024;
+
 /// Standard input.
 pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
     match pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
@@ -17,7 +20,11 @@ pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
 /// Standard output.
 pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
     match pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
-        Ok(pipe) => Box::new(pipe),
+        Ok(pipe) => {
+            // A larger pipe takes a long list in one go; where it is refused, the normal one does.
+            let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE);
+            Box::new(pipe)
+        }
         Err(_) => Box::new(tokio::io::stdout()),
     }
 }

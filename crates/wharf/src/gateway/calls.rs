@@ -1,14 +1,19 @@
-//! Requests under way that go on by themselves, and can be cancelled by their ids. Over a pipe there are only so many,
-//! each with an id of its own.
+//! Requests under way that only their caller's word cancels, by their ids. Over a pipe there are only so many, each with an
+//! id of its own.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use futures_util::future::{AbortHandle, Abortable};
+use tokio::sync::mpsc;
 
+use super::bench::{Job, UnderWay};
+use super::ending::Shift;
 use super::limits::{Overloaded, SOON};
+use super::line::Line;
 use crate::mcp::{code, method};
 use crate::wire::{Json, Pieces, RpcError};
 
@@ -16,36 +21,57 @@ use crate::wire::{Json, Pieces, RpcError};
 #[derive(Debug, Default)]
 pub(super) struct Calls(Mutex<Under>);
 
+/// A request that is worked on where it came in. Dropped there before its end, it goes on by itself: a legacy caller that
+/// hangs up cancels nothing.
+pub(super) struct Errand {
+    /// Until it has ended.
+    work: Option<Abortable<UnderWay>>,
+    calls: Arc<Calls>,
+    id: Bytes,
+    desk: Arc<Shift>,
+    line: Line,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Call {
+    stop: Stop,
+    /// The way back to its caller, where it can be asked something.
+    line: Option<Line>,
+}
+
+/// How it is cancelled.
+#[derive(Debug)]
+enum Stop {
+    /// Where it is worked on.
+    Work(AbortHandle),
+    /// With its task.
+    Task(tokio::task::AbortHandle),
+}
+
 /// How many requests one caller may have under way on a pipe.
 const MOST: usize = 1024;
 
 /// Of one caller, so by a quick hash.
-type Under = HashMap<Bytes, AbortHandle, foldhash::fast::RandomState>;
+type Under = HashMap<Bytes, Call, foldhash::fast::RandomState>;
 
 // === impl Calls ===
 
 impl Calls {
-    /// Starts the work of a request. The receiver fails if it is cancelled: then nothing is to be answered.
-    pub(super) fn start(
-        self: &Arc<Self>,
-        id: &Json,
-        work: impl Future<Output = Pieces> + Send + 'static,
-    ) -> oneshot::Receiver<Pieces> {
-        let (told, done) = oneshot::channel();
-        let (calls, key) = (Arc::clone(self), id.bytes().clone());
-        self.enter(id, async move {
-            let message = work.await;
-            calls.lock().remove(&key);
-            let _ = told.send(message);
-        });
-        done
+    /// Begins the work of a request where it came in.
+    pub(super) fn begin(self: &Arc<Self>, job: Job) -> Errand {
+        let (id, desk, line) = (job.asked.id.bytes().clone(), Arc::clone(&job.desk), job.line.clone());
+        let (stop, registration) = AbortHandle::new_pair();
+        let work = Some(Abortable::new(job.start(), registration));
+        self.lock().insert(id.clone(), Call { stop: Stop::Work(stop), line: Some(line.clone()) });
+        Errand { work, calls: Arc::clone(self), id, desk, line }
     }
 
-    /// The same where answers go out on one line each. One that is cancelled has none. The error is the answer to one
+    /// Starts it where answers go out on one line each. One that is cancelled has none. The error is the answer to one
     /// that is not begun.
     pub(super) fn start_into(
         self: &Arc<Self>,
-        id: &Json,
+        (id, line): (&Json, Option<Line>),
         work: impl Future<Output = Pieces> + Send + 'static,
         out: mpsc::Sender<Vec<u8>>,
     ) -> Result<(), RpcError> {
@@ -62,22 +88,20 @@ impl Calls {
                 return Err(Overloaded { retry_after: SOON }.into());
             }
         }
-        self.enter(id, async move {
+        let work = async move {
             let message = work.await;
             // It is under way until it can be told. Forgotten before it is: its caller may use the id again at once.
             let place = out.reserve().await;
-            calls.lock().remove(&key);
+            calls.forget(&key);
             if let Ok(place) = place {
                 place.send(message.into_line());
             }
-        });
-        Ok(())
-    }
-
-    fn enter(&self, id: &Json, work: impl Future<Output = ()> + Send + 'static) {
+        };
         // Held until the call is entered, so that its end finds it there.
         let mut under_way = self.lock();
-        under_way.insert(id.bytes().clone(), tokio::spawn(work).abort_handle());
+        let stop = Stop::Task(tokio::spawn(work).abort_handle());
+        under_way.insert(id.bytes().clone(), Call { stop, line });
+        Ok(())
     }
 
     /// Hears what the caller tells: whether it wants something no more.
@@ -86,13 +110,18 @@ impl Calls {
             && let Some(id) = params.and_then(|params| params.member("requestId"))
             && let Some(call) = self.lock().remove(id.bytes())
         {
-            call.abort();
+            call.stop.now();
         }
+    }
+
+    /// The ways back to the caller that are open, as long as its requests are under way.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        self.lock().values().filter_map(|call| call.line.clone()).collect()
     }
 
     /// Ends everything.
     pub(super) fn cancel_all(&self) {
-        self.lock().drain().for_each(|(_, call)| call.abort());
+        self.lock().drain().for_each(|(_, call)| call.stop.now());
     }
 
     /// Whether nothing is under way.
@@ -100,7 +129,82 @@ impl Calls {
         self.lock().is_empty()
     }
 
+    fn forget(&self, id: &Bytes) {
+        // What goes with it goes where nothing is locked.
+        let gone = self.lock().remove(id);
+        drop(gone);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Under> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+// === impl Stop ===
+
+impl Stop {
+    fn now(self) {
+        match self {
+            Self::Work(work) => work.abort(),
+            Self::Task(task) => task.abort(),
+        }
+    }
+}
+
+// === impl Errand ===
+
+impl Errand {
+    /// Does the rest, wherever that is, unless its end comes first. `None`: it was cancelled.
+    pub(super) async fn rest(mut self) -> Option<Result<Pieces, RpcError>> {
+        let Some(work) = self.work.take() else { return None };
+        to_the_end((&self.desk, &self.line), work, (&self.calls, &self.id)).await
+    }
+
+    /// Ends it. Its server hears that nobody waits.
+    pub(super) fn give_up(&mut self) {
+        self.work = None;
+        self.calls.forget(&self.id);
+    }
+}
+
+/// `None`: it was cancelled.
+impl Future for Errand {
+    type Output = Option<Result<Pieces, RpcError>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else { return Poll::Ready(None) };
+        let ended = ready!(Pin::new(work).poll(cx)).ok();
+        self.work = None;
+        if ended.is_some() {
+            self.calls.forget(&self.id);
+        }
+        Poll::Ready(ended)
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        // Without a runtime everything ends.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (calls, id) = (Arc::clone(&self.calls), self.id.clone());
+        let (desk, line) = (Arc::clone(&self.desk), self.line.clone());
+        runtime.spawn(async move {
+            to_the_end((&desk, &line), work, (&calls, &id)).await;
+        });
+    }
+}
+
+async fn to_the_end(
+    (desk, line): (&Shift, &Line),
+    work: Abortable<UnderWay>,
+    (calls, id): (&Calls, &Bytes),
+) -> Option<Result<Pieces, RpcError>> {
+    let work = async { work.await.map_or(Ok(None), |ended| ended.map(Some)) };
+    let ended = desk.or_over(line, work).await.transpose();
+    // What was cancelled is forgotten already, and its id may be another's.
+    if ended.is_some() {
+        calls.forget(id);
+    }
+    ended
 }

@@ -4,11 +4,12 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
+use super::bench::{Edge, Job};
 use super::body::{self, Reply};
 use super::desk::{Desk, invalid};
 use super::ending::Shift;
+use super::http::Seat;
 use super::legacy::Talk;
 use super::line::Line;
 use super::modern::Asked;
@@ -18,30 +19,40 @@ use super::stay::Guest;
 use crate::host::Session;
 use crate::mcp::{Revision, method};
 use crate::names::{CallerName, ServerName};
-use crate::wire::{Json, Members, RpcError, notification};
-
-/// How long the answer may take before it begins as a stream.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::wire::{Json, Members, Pieces, RpcError, notification, response_error};
 
 // === impl Talk ===
 
 impl Talk {
     /// Answers over HTTP: at once if it is quick, as events if there is something to say before.
-    pub(super) async fn answer(self: Arc<Self>, desk: Arc<Shift>, asked: Box<Asked>, guest: &Guest) -> Reply {
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        desk: &Arc<Shift>,
+        asked: Box<Asked>,
+        guest: &Guest,
+        seat: &mut Seat<'_>,
+    ) -> Reply {
         let reel = Reels::fresh(self.streams.fetch_add(1, Ordering::Relaxed));
         let expected = Expected(Arc::clone(&reel));
-        let patience = desk.clock.wait(PATIENCE);
-        let mut done = self.start(desk, asked, Line::through(Arc::clone(&reel), guest));
+        let (id, line) = (asked.id.clone(), Line::through(Arc::clone(&reel), guest));
+        let edge = Edge::Legacy(Arc::clone(&self));
+        let job = Job { desk: Arc::clone(desk), asked, line: line.clone(), edge };
+        let mut errand = self.calls.begin(job);
+        let (silence, listener) = seat.begin();
         let ended = tokio::select! {
             biased;
-            ended = &mut done => Some(ended),
+            ended = &mut errand => Some(ended),
+            error = desk.over(listener, &line) => {
+                errand.give_up();
+                Some(Some(Err(error)))
+            }
             () = reel.begun() => None,
-            () = patience => None,
+            () = silence => None,
         };
         let ended = match ended {
-            Some(Ok(message)) if !reel.has_begun() => return body::pieces(message),
+            Some(Some(result)) if !reel.has_begun() => return body::pieces(told(&id, result)),
             // Cancelled: the caller wants no answer, but HTTP must have one.
-            Some(Err(_)) if !reel.has_begun() => return body::accepted(),
+            Some(None) if !reel.has_begun() => return body::accepted(),
             ended => ended,
         };
         self.reels.keep(&reel);
@@ -51,10 +62,10 @@ impl Talk {
         tokio::spawn(async move {
             let ended = match ended {
                 Some(ended) => ended,
-                None => done.await,
+                None => errand.rest().await,
             };
-            if let Ok(message) = ended {
-                reel.say(&message.into_line());
+            if let Some(result) = ended {
+                reel.say(&told(&id, result).into_line());
             }
             reel.end();
         });
@@ -141,6 +152,11 @@ impl Ear for Talk {
             self.tell(method::ELICITATION_COMPLETE, &params);
         }
     }
+}
+
+/// What is said of a request.
+fn told(id: &Json, ended: Result<Pieces, RpcError>) -> Pieces {
+    ended.unwrap_or_else(|error| response_error(id, &error).into())
 }
 
 /// The address that parameters name.

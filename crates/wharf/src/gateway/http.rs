@@ -339,7 +339,7 @@ impl Door {
                 if modern || asked.is_modern() {
                     return asked.over_http(desk, caller, head, seat).await;
                 }
-                Box::pin(self.sessions.answer(desk, caller, head, asked)).await
+                self.sessions.answer(desk, caller, head, asked, seat).await
             }
             Message::Notification { .. } if modern => body::accepted(),
             Message::Response { .. } if modern => {
@@ -384,8 +384,10 @@ fn read(frame: Bytes, settings: &Settings) -> Result<Message, Box<Reply>> {
 
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.
 fn is_modern(head: &Head) -> bool {
-    if head.usual(Usual::Version) == Some(Revision::NEWEST_MODERN.as_str().as_bytes()) {
-        return true;
+    match head.usual(Usual::Version) {
+        Some(version) if version == Revision::NEWEST_MODERN.as_str().as_bytes() => return true,
+        Some(version) if version == Revision::NEWEST_LEGACY.as_str().as_bytes() => return false,
+        _ => {}
     }
     match head.one(VERSION) {
         Some(version) => Revision::parse(version).is_none_or(|revision| revision > Revision::NEWEST_LEGACY),

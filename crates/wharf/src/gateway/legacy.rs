@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::StatusCode;
 use serde_json::json;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::asking::{Asks, Messenger};
@@ -22,7 +20,7 @@ use super::clock::Clock;
 use super::desk::{Desk, invalid};
 use super::ending::Shift;
 use super::h1::{Head, Usual};
-use super::http::{SESSION, VERSION};
+use super::http::{SESSION, Seat, VERSION};
 use super::line::Line;
 use super::modern::Asked;
 use super::reel::{ALWAYS, Reels};
@@ -37,7 +35,10 @@ use crate::wire::{Json, Members, Message, Pieces, RpcError, response_error, resp
 
 /// The sessions of callers over HTTP.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<HashMap<String, Arc<Talk>>>);
+pub(super) struct Sessions(Mutex<Talks>);
+
+/// By names that only we give, so by a quick hash.
+type Talks = HashMap<String, Arc<Talk>, foldhash::fast::RandomState>;
 
 /// One conversation with a caller.
 #[derive(Debug)]
@@ -52,8 +53,7 @@ pub(super) struct Talk {
     pub(super) calls: Arc<Calls>,
     /// What it was asked.
     pub(super) asks: Asks,
-    /// The ways that lead to it: those of its requests, by their ids, and one that is always open where there is one.
-    open: Mutex<HashMap<Bytes, Line, foldhash::fast::RandomState>>,
+    /// The way that leads to it and is always open, where there is one.
     pub(super) stream: Mutex<Option<Line>>,
     /// Streams that it reads over HTTP, and how many there were.
     pub(super) reels: Reels,
@@ -93,12 +93,13 @@ impl Sessions {
         caller: Guest,
         head: &Head,
         asked: Box<Asked>,
+        seat: &mut Seat<'_>,
     ) -> Reply {
         if asked.method == method::INITIALIZE {
             return Box::pin(self.open(desk, &caller, &asked.id, asked.params.as_ref())).await;
         }
         match self.find(head, &caller) {
-            Ok(talk) => talk.answer(Arc::clone(desk), asked.with_head(head), &caller).await,
+            Ok(talk) => talk.answer(desk, asked.with_head(head), &caller, seat).await,
             Err(refused) => *refused,
         }
     }
@@ -198,8 +199,8 @@ impl Sessions {
             let error = RpcError::new(code::INVALID_REQUEST, "there is no such session: send `initialize`");
             Box::new(body::refuse(StatusCode::NOT_FOUND, &error))
         })?;
-        if let Some(version) = head.one(VERSION)
-            && version != talk.revision.as_str()
+        if head.usual(Usual::Version) != Some(talk.revision.as_str().as_bytes())
+            && head.one(VERSION).is_some_and(|version| version != talk.revision.as_str())
         {
             let error = RpcError::new(code::INVALID_REQUEST, "the session was opened with another revision");
             return Err(Box::new(body::refuse(StatusCode::BAD_REQUEST, &error)));
@@ -213,12 +214,12 @@ impl Sessions {
         Ok(talk)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Talk>>> {
+    fn lock(&self) -> MutexGuard<'_, Talks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn sweep(sessions: &mut HashMap<String, Arc<Talk>>) {
+fn sweep(sessions: &mut Talks) {
     sessions.extract_if(|_, talk| !talk.is_fresh()).for_each(|(_, talk)| talk.end());
 }
 
@@ -244,7 +245,6 @@ impl Talk {
             level: Mutex::default(),
             calls: Arc::default(),
             asks: Asks::default(),
-            open: Mutex::default(),
             stream: Mutex::default(),
             reels: Reels::default(),
             streams: AtomicU64::new(ALWAYS + 1),
@@ -270,17 +270,6 @@ impl Talk {
         response_result(id, &result.to_json())
     }
 
-    /// Starts a call that goes on by itself; the receiver fails if it is cancelled.
-    pub(super) fn start(
-        self: &Arc<Self>,
-        desk: Arc<Shift>,
-        asked: Box<Asked>,
-        line: Line,
-    ) -> oneshot::Receiver<Pieces> {
-        let id = asked.id.clone();
-        self.calls.start(&id, Arc::clone(self).work(desk, asked, line))
-    }
-
     /// The work of a request, to what is said of it.
     pub(super) fn work(
         self: Arc<Self>,
@@ -303,10 +292,7 @@ impl Talk {
         asked: &Asked,
         line: Line,
     ) -> Result<Pieces, RpcError> {
-        let way = OpenWay::new(self, &asked.id, &line);
-        let result = self.result(desk, asked, line).await;
-        drop(way);
-        match result {
+        match self.result(desk, asked, line).await {
             Ok(result) => Ok(undressed(&asked.id, &result)),
             Err(error) => Err(in_this_era(&asked.method, error)),
         }
@@ -348,8 +334,7 @@ impl Talk {
     /// The ways that lead to the caller, the best first.
     pub(super) fn lines(&self) -> Vec<Line> {
         let always = self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        always.into_iter().chain(open.values().cloned()).collect()
+        always.into_iter().chain(self.calls.lines()).collect()
     }
 
     /// What servers see of the caller: with nothing to tell it from others, what they see of everybody.
@@ -415,26 +400,6 @@ impl Talk {
         if let Some(own) = self.own.get().cloned() {
             tokio::spawn(async move { own.close().await });
         }
-    }
-}
-
-/// A request of the caller is under way, and there is a way back on which it can be asked something.
-struct OpenWay {
-    talk: Arc<Talk>,
-    id: Bytes,
-}
-
-impl OpenWay {
-    fn new(talk: &Arc<Talk>, id: &Json, line: &Line) -> Self {
-        let (talk, id) = (Arc::clone(talk), id.bytes().clone());
-        talk.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), line.clone());
-        Self { talk, id }
-    }
-}
-
-impl Drop for OpenWay {
-    fn drop(&mut self) {
-        self.talk.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 

@@ -200,7 +200,7 @@ impl Pipe {
         let line = Line::over(self.out.clone(), &self.caller);
         if asked.is_modern() {
             let id = asked.id.clone();
-            let begun = self.modern.start_into(&id, asked.over_pipe(desk, line), self.out.clone());
+            let begun = self.modern.start_into((&id, None), asked.over_pipe(desk, line), self.out.clone());
             return self.or_refused(&id, begun).await;
         }
         if asked.method == method::INITIALIZE {
@@ -225,7 +225,8 @@ impl Pipe {
             return Ok(());
         };
         let id = asked.id.clone();
-        let begun = talk.calls.start_into(&id, Arc::clone(talk).work(desk, asked, line), self.out.clone());
+        let (call, out) = ((&id, Some(line.clone())), self.out.clone());
+        let begun = talk.calls.start_into(call, Arc::clone(talk).work(desk, asked, line), out);
         self.or_refused(&id, begun).await
     }
 

@@ -88,6 +88,27 @@ async fn l31_a_legacy_caller_cancels_by_a_notification() {
 }
 
 #[tokio::test]
+async fn l31_a_legacy_caller_cancels_what_goes_on_without_it() {
+    let files = folder();
+    let door = behind(&waits(Era::Modern, &files)).await;
+    let session = door.greet().await;
+    let request = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": call()});
+    tokio::select! {
+        answer = door.legacy(Some(&session), request) => panic!("{answer:?}"),
+        () = until("the call is at the server", || heard(&files, "tools/call") == 1) => {}
+    }
+    // It is under way until it is cancelled, though its caller hung up.
+    let ping = json!({"jsonrpc": "2.0", "id": 6, "method": "ping"});
+    assert_eq!(door.legacy(Some(&session), ping).await.json()["id"], 6);
+    assert_eq!(heard(&files, "notifications/cancelled"), 0);
+    let gone = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}});
+    door.legacy(Some(&session), gone).await;
+    until("the server hears of it", || heard(&files, "notifications/cancelled") == 1).await;
+    assert_eq!(effects(&at(&files, "effects")), 0);
+    door.host.close().await;
+}
+
+#[tokio::test]
 async fn l31_over_a_pipe_both_eras_cancel_by_a_notification() {
     for modern in [false, true] {
         let files = folder();
