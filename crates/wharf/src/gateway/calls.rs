@@ -156,7 +156,7 @@ impl Stop {
 impl Errand {
     /// Does the rest, wherever that is, unless its end comes first. `None`: it was cancelled.
     pub(super) async fn rest(mut self) -> Option<Result<Pieces, RpcError>> {
-        let Some(work) = self.work.take() else { return None };
+        let work = self.work.take()?;
         to_the_end((&self.desk, &self.line), work, (&self.calls, &self.id)).await
     }
 

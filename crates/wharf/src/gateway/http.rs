@@ -339,7 +339,7 @@ impl Door {
                 if modern || asked.is_modern() {
                     return asked.over_http(desk, caller, head, seat).await;
                 }
-                self.sessions.answer(desk, caller, head, asked, seat).await
+                self.sessions.answer(desk, (&caller, head), asked, seat).await
             }
             Message::Notification { .. } if modern => body::accepted(),
             Message::Response { .. } if modern => {

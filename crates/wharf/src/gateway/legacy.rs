@@ -88,18 +88,17 @@ const MOST_OF_ONE: usize = 5_000;
 impl Sessions {
     /// Answers a request over HTTP.
     pub(super) async fn answer(
-        self: &Arc<Self>,
+        &self,
         desk: &Arc<Shift>,
-        caller: Guest,
-        head: &Head,
+        (caller, head): (&Guest, &Head),
         asked: Box<Asked>,
         seat: &mut Seat<'_>,
     ) -> Reply {
         if asked.method == method::INITIALIZE {
-            return Box::pin(self.open(desk, &caller, &asked.id, asked.params.as_ref())).await;
+            return Box::pin(self.open(desk, caller, &asked.id, asked.params.as_ref())).await;
         }
-        match self.find(head, &caller) {
-            Ok(talk) => talk.answer(desk, asked.with_head(head), &caller, seat).await,
+        match self.find(head, caller) {
+            Ok(talk) => talk.answer(desk, asked.with_head(head), caller, seat).await,
             Err(refused) => *refused,
         }
     }
