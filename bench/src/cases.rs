@@ -149,9 +149,9 @@ impl Case {
                 .map(|subject| (self.start(subject, &echo, settings), Seen::default()))
                 .collect();
             self.cores.settle();
-            // Fewer than a few for each place in flight would tell how they begin and end.
+            // Fewer than some for each place in flight would tell how they begin and end.
             let usual =
-                (self.calls() / settings.divisor).max(if self.flight > 1 { self.flight * 5 } else { 2 });
+                (self.calls() / settings.divisor).max(if self.flight > 1 { self.flight * 40 } else { 2 });
             let calls = settings.calls.unwrap_or(usual).max(2);
             for round in 0..=settings.rounds {
                 // The first is to warm up.

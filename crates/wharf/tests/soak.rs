@@ -172,7 +172,11 @@ async fn r_03_counters_add_up_over_many_calls_and_restarts() {
         assert_eq!(counted, of(kind), "{kind}, counted by the host and seen by the callers");
     }
     assert!(size(&effects) >= of("ok"), "what was answered was done");
-    assert!(size(&effects) <= calls - of("connection"), "and nothing twice");
+    // Those that kill the server and those that hang have no effect, so every other one may have had one.
+    let plain = (0..calls).filter(|n| n % KILLS != KILLS - 1 && n % SILENT != SILENT - 1).count() as u64;
+    let unsent = of("connection");
+    assert!(size(&effects) <= plain, "and nothing twice: {} effects of {plain} calls", size(&effects));
+    assert!(size(&effects) + unsent <= calls, "what was not sent had none");
     assert!(size(&starts) > calls / KILLS / 2, "it died all the while: {} starts", size(&starts));
     assert!(now < settled + SLACK, "{now} KiB at the end, {settled} KiB after a tenth");
     host.close().await;

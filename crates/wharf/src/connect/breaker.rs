@@ -91,10 +91,12 @@ impl Breaker {
         if self.level.load(Ordering::Relaxed) < OPEN {
             return Circuit::Closed;
         }
-        match self.lock() {
-            record if record.probing.is_some() => Circuit::HalfOpen,
-            record if record.until.is_some() => Circuit::Open,
-            _ => Circuit::Closed,
+        let record = self.lock();
+        match record.until {
+            None => Circuit::Closed,
+            // When the pause is over, the next call is let through to see.
+            Some(until) if record.probing.is_some() || until <= Instant::now() => Circuit::HalfOpen,
+            Some(_) => Circuit::Open,
         }
     }
 

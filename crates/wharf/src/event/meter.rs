@@ -168,6 +168,11 @@ const SERVERS: usize = 512;
 const TOOLS: usize = 256;
 const ALL_TOOLS: usize = 4096;
 
+/// Whether a call that ended with this kind of error may have been sent.
+pub(crate) fn may_be_sent(kind: &str) -> bool {
+    OUTCOMES[..SENT].contains(&kind)
+}
+
 // === impl Meter ===
 
 impl Default for Meter {

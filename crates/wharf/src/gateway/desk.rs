@@ -13,6 +13,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use serde_json::json;
 
+use super::Settings;
 use super::apps::{self, Apps};
 use super::bench::Benches;
 use super::capabilities::{self, Capabilities};
@@ -24,6 +25,7 @@ use super::metrics::Rejections;
 use super::news::{self, News};
 use super::offers::Offers;
 use super::parked::{Inquirer, Parking};
+use super::required;
 use super::seal::{self, Seal};
 use super::tasks;
 use super::telemetry::Tracer;
@@ -327,7 +329,7 @@ impl Desk {
     }
 
     /// Tells news and closes what nobody uses any more, as long as the desk is there.
-    pub(super) fn tend(self: &Arc<Self>) {
+    pub(super) fn tend(self: &Arc<Self>, settings: &Arc<Settings>) {
         if self.tended.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -335,6 +337,7 @@ impl Desk {
             tracer.tend();
         }
         tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe_but_calls()));
+        tokio::spawn(required::look_after(Arc::downgrade(self), Arc::downgrade(settings)));
         let (desk, clock) = (Arc::downgrade(self), self.clock.clone());
         tokio::spawn(async move {
             loop {

@@ -40,6 +40,7 @@ mod parked;
 mod probes;
 mod ready;
 mod reel;
+mod required;
 mod resource;
 mod seal;
 mod sse;
@@ -188,7 +189,7 @@ impl Gateway {
 
     /// The same gateway at a door of its own: when it closes, others stay open, and another may be opened.
     fn at_a_door(&self) -> Self {
-        self.desk.desk().tend();
+        self.desk.desk().tend(&self.settings);
         Self { desk: Shift::begin(self.desk.desk()), settings: Arc::clone(&self.settings) }
     }
 

@@ -275,7 +275,7 @@ const FAILED: u8 = 2;
 
 impl Finished {
     fn spans(&self) -> u64 {
-        1 + u64::from(self.onward.is_some())
+        1 + u64::from(self.onward.as_ref().is_some_and(|onward| onward.sent))
     }
 
     /// The spans as OTLP writes them.
@@ -305,7 +305,7 @@ impl Finished {
         };
         let times = (Duration::ZERO, self.took);
         let mut spans = vec![self.span((trace, request, parent), (&name, SERVER), times, (outer, own_error))];
-        if let Some(called) = called {
+        if let Some(called) = called.filter(|called| called.sent) {
             let times = (called.began, called.ended.unwrap_or(self.took));
             let error = called.error.map(str::to_owned);
             let of = (trace, onward, Some(request));

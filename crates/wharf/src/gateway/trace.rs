@@ -13,6 +13,8 @@ use tokio::time::Instant;
 
 use super::h1::{Head, Usual};
 use super::telemetry::{Finished, Made, Tracer};
+use crate::error::Error;
+use crate::event::may_be_sent;
 use crate::mcp::trace::{self, TraceParent, key};
 use crate::names::{ServerName, ToolName};
 use crate::outcome::Outcome;
@@ -43,6 +45,8 @@ pub(super) struct Trip {
 pub(super) struct Onward {
     pub(super) began: Duration,
     pub(super) ended: Option<Duration>,
+    /// Whether there was one: what is refused before it leaves is nobody's request.
+    pub(super) sent: bool,
     pub(super) server: Option<ServerName>,
     pub(super) tool: Option<ToolName>,
     /// The kind of error, if it is one.
@@ -135,7 +139,8 @@ impl Trip {
     /// It goes on to a server now.
     pub(super) fn goes_on(&self) {
         let began = self.since.elapsed();
-        self.set(Onward { began, ended: None, server: None, tool: None, error: Some("cancelled") });
+        let error = Some("cancelled");
+        self.set(Onward { began, ended: None, sent: true, server: None, tool: None, error });
     }
 
     /// The server has answered, or it has ended otherwise.
@@ -160,6 +165,11 @@ impl Trip {
                 }
             }
         };
+        let failure = match outcome {
+            Ok(outcome) => outcome.and_then(|outcome| outcome.error.as_deref()).map(Error::kind),
+            Err(kind) => Some(kind),
+        };
+        onward.sent = failure.is_none_or(may_be_sent);
     }
 
     /// The caller is answered.

@@ -76,7 +76,6 @@ impl Host {
                 tries.unknown.get_or_insert_with(|| error.clone());
             }
             tokio::time::sleep(pause).await;
-            self.tell_of_retry(server, call, &error);
             if let Err(unreached) = patience.wait(server, way.again(server)).await {
                 *error = unreached;
                 continue;
@@ -95,6 +94,7 @@ impl Host {
             });
             let listener = listener.as_mut().map(|listener| listener as OnProgress<'_>);
             let call = Call { hard_timeout, since: None, ..*call };
+            self.tell_of_retry(server, &call, &error);
             match call::send(&way.connection, &call, asker, listener).await {
                 Err(next) if is_no_answer(&next) => error = next,
                 ended => return ended,

@@ -82,17 +82,23 @@ impl Fleet {
         turned.into_iter().find(|berth| berth.admits().is_ok()).unwrap_or(first).config()
     }
 
-    /// In which order the instances are tried; `last` comes last.
+    /// In which order the instances are tried: those that are left alone after those that are not, and `last` at the end.
     fn order(&self, last: Option<usize>) -> Vec<usize> {
-        let count = self.members.len();
         let from = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut order: Vec<usize> = match self.balance {
-            Balance::RoundRobin => (0..count).map(|n| from.wrapping_add(n) % count).collect(),
-            Balance::LeastInFlight => (0..count).collect(),
-        };
-        if self.balance == Balance::LeastInFlight {
-            order.sort_by_key(|member| self.members[*member].in_flight.load(Ordering::Relaxed));
+        let admits = |member: &usize| self.members[*member].berth.admits().is_ok();
+        let (mut order, others): (Vec<usize>, Vec<usize>) = (0..self.members.len()).partition(admits);
+        match self.balance {
+            // Round those that are asked: the neighbour of one that is not would have its calls as well.
+            Balance::RoundRobin if !order.is_empty() => {
+                let turn = from % order.len();
+                order.rotate_left(turn);
+            }
+            Balance::RoundRobin => {}
+            Balance::LeastInFlight => {
+                order.sort_by_key(|member| self.members[*member].in_flight.load(Ordering::Relaxed));
+            }
         }
+        order.extend(others);
         // Sorting keeps the order of equals.
         order.sort_by_key(|member| Some(*member) == last);
         order
@@ -112,9 +118,7 @@ impl Fleet {
             let aboard = Aboard { fleet: Arc::clone(self), member, places: Arc::clone(places) };
             match self.connection(server, &aboard).await {
                 Ok(connection) => return Ok((connection, aboard)),
-                // That an instance is left alone says less than why another cannot be reached.
-                Err(error @ Error::Unavailable { .. }) => drop(refused.get_or_insert(error)),
-                Err(error) => refused = Some(error),
+                Err(error) => refused = Some(more_telling(refused, error)),
             }
         }
         Err(refused.unwrap_or_else(|| Error::Internal("a server without instances".into())))
@@ -164,6 +168,19 @@ impl Fleet {
             rule: "the lockfile: it offers other tools than the instance that was looked at".into(),
             hint: "bring all instances to the same version; the others go on meanwhile".into(),
         })
+    }
+}
+
+/// Of two reasons why an instance takes no call, the one to tell. That it is left alone says less than why another cannot be
+/// reached; of those that are left alone, the first to be asked again says when to come back.
+fn more_telling(before: Option<Error>, error: Error) -> Error {
+    let wait = |error: &Error| match error {
+        Error::Unavailable { retry_after, .. } => Some(*retry_after),
+        _ => None,
+    };
+    match (before, wait(&error)) {
+        (Some(before), Some(longer)) if wait(&before).is_none_or(|before| before <= longer) => before,
+        _ => error,
     }
 }
 
@@ -233,10 +250,16 @@ impl Server {
     pub(super) fn admits(&self) -> Result<()> {
         match &self.fleet {
             None => self.berth.admits(),
-            Some(fleet) => match fleet.berths().any(|berth| berth.admits().is_ok()) {
-                true => Ok(()),
-                false => self.berth.admits(),
-            },
+            Some(fleet) => {
+                let mut refused = None;
+                for berth in fleet.berths() {
+                    match berth.admits() {
+                        Ok(()) => return Ok(()),
+                        Err(error) => refused = Some(more_telling(refused, error)),
+                    }
+                }
+                refused.map_or(Ok(()), Err)
+            }
         }
     }
 

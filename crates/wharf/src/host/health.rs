@@ -5,11 +5,13 @@
 //! decided here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 
 use super::server::Server;
 use super::{Host, STARTING};
+use crate::config::Connect;
 use crate::connect::Berth;
 use crate::error::Result;
 use crate::event::{Circuit, State};
@@ -72,6 +74,29 @@ impl Host {
         });
         let checks = asked.map(|berth| async move { (berth.config().name.clone(), check(&berth).await) });
         futures_util::stream::iter(checks).buffered(STARTING).collect().await
+    }
+}
+
+impl Host {
+    /// How long a server that stays away is left to itself after so many tries: longer than the last of those that are made by
+    /// themselves, and twice as long each time.
+    pub(crate) fn patience_with_lost(&self, tries: u32) -> Duration {
+        let first = self.scope.pool.dock().retry_pause.saturating_mul(16);
+        first.saturating_mul(2_u32.saturating_pow(tries))
+    }
+
+    /// Tries a server again that is known to be away, unless it is left alone. Whether it was away.
+    pub(crate) async fn try_again(&self, server: &ServerName) -> bool {
+        let Ok(server) = self.scope.server(server.as_str()) else { return false };
+        let is_manual = server.config.connect == Connect::Manual;
+        if is_manual || server.state() == State::Reconnecting || server.trouble().is_none() {
+            return false;
+        }
+        if server.admits().is_ok() {
+            // How it went is noted where everybody looks for it.
+            let _ = server.connection().await;
+        }
+        true
     }
 }
 

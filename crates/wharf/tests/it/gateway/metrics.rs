@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wharf::config::{BreakerSettings, CallLimits, CallerRules, CallerTable, Share};
 use wharf::gateway::{Callers, Key};
 use wharf::names::{CallerName, ServerName};
-use wharf_testkit::{Era, Puppet, Step};
+use wharf_testkit::{Crash, Era, Puppet, Step};
 
 use super::exposition::Scrape;
 use super::{Answer, Door, open, open_with};
@@ -303,6 +303,27 @@ async fn l96_ready_says_no_while_a_required_server_is_down() {
         assert!(call(&door, "fine_echo").await["result"].is_object());
         door.host.close().await;
     }
+}
+
+/// Whoever asks whether it is ready sends no calls before it is.
+#[tokio::test]
+async fn l96_a_required_server_that_is_back_makes_the_gateway_ready_though_nobody_calls_it() {
+    let files = folder();
+    let back = Crash { file: at(&files, "starts"), times: 2, code: 3 };
+    let script = several(&files).with(|script| script.crash = Some(back));
+    let host = quick().server(puppet("pup", &script)).start().await.unwrap();
+    host.tools().await;
+    let door = open_with(host, |b| b.required([ServerName::parse("pup").unwrap()])).await;
+    assert_eq!(get(&door, "/readyz", &[]).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    soon("it is ready again", async {
+        while !get(&door, "/readyz", &[]).await.status.is_success() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(count(&received(&at(&files, "log")), "tools/call"), 0);
+    assert!(call(&door, "pup_echo").await["result"].is_object());
+    door.host.close().await;
 }
 
 #[tokio::test]

@@ -67,7 +67,9 @@ async fn l38_a_server_that_answers_nothing_is_left_alone_and_one_call_finds_out_
         assert_eq!(error(&outcome).kind(), "unavailable", "{outcome:?}");
     }
     assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waits for a refusal");
+    assert_eq!(host.berth("pup").unwrap().circuit(), Circuit::Open);
     tokio::time::advance(Duration::from_secs(3)).await;
+    assert_eq!(host.berth("pup").unwrap().circuit(), Circuit::HalfOpen, "the next call may see");
     tokio::time::resume();
     assert!(echo(&host).await.success);
     assert_eq!(host.berth("pup").unwrap().circuit(), Circuit::Closed);

@@ -168,7 +168,7 @@ async fn l39_an_instance_that_is_down_is_passed_over_and_taken_again_when_it_is_
         assert!(outcome.success, "call {n}: {outcome:?}");
     }
     assert_eq!(second.ran(), 12, "every call ran once");
-    assert_eq!(host.conditions()[0].instances[0].circuit, Circuit::Open);
+    assert_ne!(host.conditions()[0].instances[0].circuit, Circuit::Closed);
     let first = replica_at(port, "");
     soon("it is asked again", async {
         while first.ran() == 0 {
@@ -182,6 +182,50 @@ async fn l39_an_instance_that_is_down_is_passed_over_and_taken_again_when_it_is_
     down(second).await;
     let outcome = echo(&host).await;
     assert_eq!(error(&outcome).kind(), "connection", "{outcome:?}");
+    host.close().await;
+}
+
+/// Instances that are left alone for long after one failure.
+fn delicate(first: &Replica, others: &[&Replica]) -> ServerConfig {
+    let mut config = reached(first, others);
+    config.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down: Duration::from_secs(100) });
+    config
+}
+
+#[tokio::test]
+async fn l39_the_calls_of_one_that_is_left_alone_are_shared_by_all_others() {
+    let (first, second, third) = (replica(""), replica(""), replica(""));
+    let host = alone(delicate(&first, &[&second, &third])).await;
+    host.tools().await;
+    first.mute.store(true, Ordering::SeqCst);
+    while first.ran() == 0 {
+        echo(&host).await;
+    }
+    let (before, others) = (second.ran(), third.ran());
+    for _ in 0..6 {
+        assert!(echo(&host).await.success);
+    }
+    assert_eq!((second.ran() - before, third.ran() - others), (3, 3));
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l39_where_all_are_left_alone_the_first_to_be_asked_again_says_when() {
+    let (first, second) = (replica(""), replica(""));
+    let host = alone(delicate(&first, &[&second])).await;
+    host.tools().await;
+    second.mute.store(true, Ordering::SeqCst);
+    while second.ran() == 0 {
+        echo(&host).await;
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::resume();
+    first.mute.store(true, Ordering::SeqCst);
+    assert_eq!(error(&echo(&host).await).kind(), "unknown_outcome");
+    let outcome = echo(&host).await;
+    let wharf::Error::Unavailable { retry_after, .. } = error(&outcome) else { panic!("{outcome:?}") };
+    assert!(*retry_after < Duration::from_secs(91), "not when the first is: {retry_after:?}");
     host.close().await;
 }
 

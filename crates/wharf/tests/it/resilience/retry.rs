@@ -76,7 +76,7 @@ async fn l38_a_marked_tool_that_is_lost_once_succeeds_and_the_retry_is_told() {
             told += 1;
         }
     }
-    assert_eq!(told, 1);
+    assert_eq!((told, host.status()[0].retries), (1, 1));
     host.close().await;
 }
 
@@ -96,6 +96,7 @@ async fn l38_what_may_have_run_is_still_said_to_have_when_the_retry_cannot_be_se
     assert_eq!(error(&outcome).kind(), "unknown_outcome", "{outcome:?}");
     assert!(!error(&outcome).is_retryable());
     assert_eq!(effects(&ran), 1);
+    assert_eq!(host.status()[0].retries, 0, "what could not be sent was not sent again");
     host.close().await;
 }
 
