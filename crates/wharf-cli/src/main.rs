@@ -7,6 +7,7 @@ mod catalogues;
 mod cli;
 mod commands;
 mod demo;
+mod descriptors;
 mod eras;
 mod events;
 mod exit;
@@ -75,7 +76,10 @@ fn main() -> ExitCode {
 /// One thread does for a command; a gateway may have more.
 fn runtime(command: &Command) -> std::io::Result<Runtime> {
     let threads = match command {
-        Command::Serve(serve) => serve.threads(),
+        Command::Serve(serve) => {
+            descriptors::raise();
+            serve.threads()
+        }
         _ => 1,
     };
     match threads {

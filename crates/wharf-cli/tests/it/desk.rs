@@ -44,7 +44,12 @@ impl Desk {
 
     /// A command in the project's folder; nobody sits at a terminal.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(WHARF);
+        self.program(WHARF, args)
+    }
+
+    /// Another program, in the same world.
+    pub(crate) fn program(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(args)
             .current_dir(self.project())

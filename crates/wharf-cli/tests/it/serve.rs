@@ -63,6 +63,23 @@ async fn l31_an_independent_client_of_either_era_is_served_over_a_pipe() {
     }
 }
 
+/// Every caller takes one, and systems give few to a program that does not ask.
+#[test]
+fn l90_a_gateway_takes_as_many_descriptors_as_it_may_have() {
+    for (soft, hard, taken) in [("256", "4000", "4000"), ("4000", "4000", "4000")] {
+        let desk = Desk::new();
+        let limited = format!("ulimit -Sn {soft}; ulimit -Hn {hard}; exec \"$0\" serve --port 0 --json");
+        let mut child = desk.program("/bin/sh", &["-c", &limited, WHARF]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+        let open = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        assert_eq!(open.split_whitespace().nth(3), Some(taken), "{open}");
+        let url = String::new();
+        assert_eq!(Serving { child, url }.stop(), 0);
+    }
+}
+
 #[test]
 fn l31_a_gateway_is_a_server_like_any_other() {
     let desk = Desk::new();

@@ -45,7 +45,7 @@ use tls::Tls;
 
 /// Connections that are kept for the next request, for each endpoint: as many as calls are under way at a busy server,
 /// or each further call would open one of its own.
-const MAX_IDLE: usize = 256;
+const MAX_IDLE: usize = 1024;
 /// How long they are kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
