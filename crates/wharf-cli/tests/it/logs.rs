@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::desk::Desk;
 
 /// A gateway that keeps a log, ended when the test is.
-struct Logging {
+pub(crate) struct Logging {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Logging {
-    fn start(desk: &Desk) -> Self {
+    pub(crate) fn start(desk: &Desk) -> Self {
         let mut child = desk.command(&["serve", "--port", "0", "--log-format", "json"]).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut logging = Self { child, lines, url: String::new() };
@@ -24,16 +24,35 @@ impl Logging {
     }
 
     /// The next line about this. Every line on the way is one of a log.
-    fn until(&mut self, event: &str) -> Value {
+    pub(crate) fn until(&mut self, event: &str) -> Value {
         loop {
-            let line = self.lines.next().expect("the log goes on").unwrap();
-            let line: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
-            assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
-            assert!(["debug", "info", "warn", "error"].contains(&line["level"].as_str().unwrap()), "{line}");
+            let line = self.next();
             if line["event"] == event {
                 return line;
             }
         }
+    }
+
+    /// The first line about each of these, in whichever order they come.
+    pub(crate) fn until_all(&mut self, events: &[&str]) -> Vec<Value> {
+        let mut told = vec![Value::Null; events.len()];
+        while told.iter().any(Value::is_null) {
+            let line = self.next();
+            if let Some(place) = events.iter().position(|event| line["event"] == *event)
+                && told[place].is_null()
+            {
+                told[place] = line;
+            }
+        }
+        told
+    }
+
+    fn next(&mut self) -> Value {
+        let line = self.lines.next().expect("the log goes on").unwrap();
+        let line: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
+        assert!(["debug", "info", "warn", "error"].contains(&line["level"].as_str().unwrap()), "{line}");
+        line
     }
 
     fn signal(&self, signal: &str) {
@@ -49,7 +68,7 @@ impl Drop for Logging {
     }
 }
 
-fn call(desk: &Desk, url: &str, words: &[&str]) -> i32 {
+pub(crate) fn call(desk: &Desk, url: &str, words: &[&str]) -> i32 {
     let file = desk.home().join("caller.json");
     desk.write(&file, &json!({"mcpServers": {"all": {"type": "http", "url": url}}}).to_string());
     let file = file.display().to_string();

@@ -441,8 +441,8 @@ impl Place {
     fn tell(&self, state: State, reason: Option<String>) {
         let changed = self.state.send_if_modified(|now| std::mem::replace(now, state) != state);
         if changed || reason.is_some() {
-            let server = self.config.name.clone();
-            self.dock.events.publish(|| Event::State { server, state, reason });
+            let (server, instance) = (self.config.name.clone(), self.config.instance());
+            self.dock.events.publish(|| Event::State { server, instance, state, reason });
         }
     }
 }

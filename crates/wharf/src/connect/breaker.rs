@@ -19,6 +19,8 @@ use crate::names::ServerName;
 /// The breaker of one place.
 pub(crate) struct Breaker {
     server: ServerName,
+    /// Which of its instances, where there are several.
+    instance: Option<usize>,
     /// `None`: it never opens.
     settings: Option<BreakerSettings>,
     /// Whoever waits for less says nothing of the server.
@@ -78,6 +80,7 @@ impl Breaker {
     pub(super) fn new(config: &ServerConfig, events: Bus) -> Self {
         Self {
             server: config.name.clone(),
+            instance: config.instance(),
             settings: config.resilience.breaker,
             timeout: config.timeout,
             events,
@@ -216,8 +219,8 @@ impl Breaker {
     }
 
     fn tell(&self, circuit: Circuit, reason: Option<String>) {
-        let server = self.server.clone();
-        self.events.publish(|| Event::Circuit { server, circuit, reason });
+        let (server, instance) = (self.server.clone(), self.instance);
+        self.events.publish(|| Event::Circuit { server, instance, circuit, reason });
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
