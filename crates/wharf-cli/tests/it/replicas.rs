@@ -11,6 +11,7 @@ use wharf_testkit::{HttpPuppet, Recorded, Reply};
 use crate::desk::Desk;
 use crate::logs::Logging;
 use crate::reload::Pipe;
+use crate::serve::Serving;
 
 /// Two places of one server, and a desk where it is `web`.
 struct Twins {
@@ -129,4 +130,41 @@ fn l96_the_log_says_which_instance_fails_is_silent_and_was_passed_over() {
         }
     };
     assert_eq!((&well["instance"], &well["level"]), (&json!(2), &json!("info")), "{well}");
+}
+
+#[test]
+fn l96_status_and_top_say_how_many_instances_take_calls_and_what_is_wrong_with_the_others() {
+    let twins = Twins::new("breaker = { failures = 1, cool_down = \"600s\" }\n");
+    let serving = Serving::start(&twins.desk);
+    let call = || crate::logs::call(&twins.desk, &serving.url, &["web_echo"]);
+    let told = |command: &[&str]| {
+        let ran = twins.desk.run(&[command, &[&serving.url]].concat()).ok();
+        let row = ran.out.lines().find(|line| line.starts_with("web\t")).unwrap();
+        row.split('\t').map(str::to_owned).collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        assert_eq!(call(), 0);
+    }
+    let row = told(&["status"]);
+    assert_eq!((row[1].as_str(), row.last().unwrap().as_str()), ("2 of 2", ""), "{row:?}");
+    twins.fails(2, true);
+    for _ in 0..3 {
+        assert_eq!(call(), 0);
+    }
+    let row = told(&["status"]);
+    let trouble = row.last().unwrap();
+    assert_eq!(row[1], "1 of 2");
+    assert!(
+        trouble.starts_with("instance 2: it failed 1 times in a row") && trouble.contains("503"),
+        "{trouble}"
+    );
+    assert_eq!(told(&["top", "--interval", "50ms"])[1], "1 of 2");
+    let status = twins.desk.run(&["status", &serving.url, "--json"]).ok().json();
+    let instances = &status["servers"][0]["instances"];
+    assert_eq!((&instances[0]["trouble"], &instances[1]["circuit"]), (&Value::Null, &json!("open")));
+    assert!(trouble.ends_with(instances[1]["trouble"].as_str().unwrap()), "{status}");
+    twins.fails(1, true);
+    assert_ne!(call(), 0);
+    assert_eq!(told(&["status"])[1], "left alone");
+    assert_eq!(serving.stop(), 0);
 }
