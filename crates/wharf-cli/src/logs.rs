@@ -62,6 +62,12 @@ fn line(event: Event, verbose: u8) -> Option<(Level, Value)> {
                 "grave": grave, "finding": finding });
             (level, line)
         }
+        // The files are read again at every start; what is other than servers is told as a message.
+        Event::Reloaded { added, removed, restarted, changed }
+            if [&added, &removed, &restarted, &changed].iter().all(|servers| servers.is_empty()) =>
+        {
+            return None;
+        }
         Event::Reloaded { added, removed, restarted, changed } => {
             let line = json!({ "event": "reload", "added": names(&added), "removed": names(&removed),
                 "restarted": names(&restarted), "changed": names(&changed) });

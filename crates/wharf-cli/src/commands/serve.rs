@@ -98,10 +98,11 @@ impl ServeArgs {
                 "others reach it by no name yet: say what it is called with --host, or `url` in `[gateway]`",
             );
         }
-        let has_keys = reception.has_keys();
+        // Whoever reads where it is may want it to read its files again at once.
+        let (has_keys, hangups) = (reception.has_keys(), reload::hangups());
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open, has_keys) => served,
-            () = reload::follow(app, &open, (&gateway, reception), setup) => Ok(()),
+            () = reload::follow(app, &open, (&gateway, reception), setup, hangups) => Ok(()),
             () = rest::whenever_quiet(&gateway) => Ok(()),
             () = troubles::tell(&app.ui, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };

@@ -47,7 +47,7 @@ impl Logging {
         told
     }
 
-    fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         let line = self.lines.next().expect("the log goes on").unwrap();
         let line: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
@@ -113,4 +113,32 @@ fn l96_what_happens_in_a_gateway_is_one_json_object_a_line() {
     assert!(log.child.wait().unwrap().success());
     let odd = desk.run(&["serve", "--log-format", "xml"]);
     assert_eq!(odd.code, 2, "{odd:?}");
+}
+
+#[test]
+fn l96_a_reload_that_changed_no_server_is_no_reload_and_other_terms_are_told() {
+    let desk = Desk::new();
+    let good = desk.good_server();
+    let text = format!("[policy]\ncommands = [{good:?}]\n[mcp.good]\ncommand = {good:?}\n");
+    desk.user(&text);
+    let mut log = Logging::start(&desk);
+    let told = |log: &mut Logging, what: &str| loop {
+        let line = log.next();
+        assert_ne!(line["event"], "reload", "no server is another: {line}");
+        if line["message"].as_str().is_some_and(|message| message.contains(what)) {
+            return line;
+        }
+    };
+    log.signal("-HUP");
+    told(&mut log, "reloaded: nothing changed");
+    desk.user(&format!("{text}[gateway]\nrequired = [\"good\"]\n"));
+    log.signal("-HUP");
+    assert_eq!(told(&mut log, "reloaded: other required servers")["level"], "info");
+    desk.user(&format!("{text}[gateway]\nrequired = [\"absent\"]\n"));
+    log.signal("-HUP");
+    assert_eq!(told(&mut log, "names a server `absent` that is not configured")["level"], "warn");
+    desk.user(&format!("{text}debug = true\n"));
+    log.signal("-HUP");
+    let reload = log.until("reload");
+    assert!(reload["restarted"] == json!(["good"]) || reload["changed"] == json!(["good"]), "{reload}");
 }
