@@ -61,6 +61,13 @@ usage: wharf-bench [options]                    measure; `bench/run` builds ever
   --without-wharf     measure only the others
   --busy MICROSECONDS the echo server works so long on each call, to see that it shows";
 
+impl Options {
+    /// Whether a case of this name is to be measured.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.cases.is_empty() || self.cases.iter().any(|word| name.contains(word))
+    }
+}
+
 /// Reads the command line.
 pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, String> {
     let mut args = args.peekable();

@@ -78,3 +78,15 @@ fn a_case_that_is_not_there_is_said() {
     let names = String::from_utf8(list.stdout).unwrap();
     assert!(list.status.success() && names.lines().any(|name| name == CASE), "{names}");
 }
+
+#[test]
+fn a_case_that_no_given_gateway_fits_is_not_said_to_be_none() {
+    // One that is reached over a pipe by default cannot be measured with a server over HTTP behind it.
+    let case = "HTTP to HTTP, 1 in flight, legacy caller, all";
+    for (case, why) in [(case, "no gateway that was given"), ("no such case", "no case has such a name")] {
+        let output = bench(&["--url", "http://127.0.0.1:9/mcp", "--case", case]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}

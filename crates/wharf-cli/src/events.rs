@@ -36,6 +36,14 @@ pub(crate) async fn tell(ui: Arc<Ui>, mut events: Receiver<Event>, debugged: Has
     }
 }
 
+/// A server, or one of its instances where there are several.
+pub(crate) fn one_of(server: &ServerName, instance: Option<usize>) -> String {
+    match instance {
+        Some(number) => format!("instance {number} of {server}"),
+        None => server.to_string(),
+    }
+}
+
 fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
     let debugs = |server: &ServerName| debugged.contains(server) && !ui.quiet;
     match event {
@@ -53,18 +61,21 @@ fn one(ui: &Ui, event: Event, debugged: &HashSet<ServerName>) {
             ui.detail(format_args!("{server}: fetching {package}"));
         }
         _ if ui.verbose == 0 => {}
-        Event::State { server, state, reason } => {
+        Event::State { server, instance, state, reason } => {
             let reason = reason.map(|r| format!(": {r}")).unwrap_or_default();
-            ui.detail(format_args!("{server} is {}{reason}", state.as_str()));
+            ui.detail(format_args!("{} is {}{reason}", one_of(&server, instance), state.as_str()));
         }
-        Event::Circuit { server, circuit, .. } => {
-            ui.detail(format_args!("{server}: its breaker is {}", circuit.as_str()));
+        Event::Circuit { server, instance, circuit, .. } => {
+            ui.detail(format_args!("{}: its breaker is {}", one_of(&server, instance), circuit.as_str()));
         }
         Event::Retried { server, tool, reason } => {
             ui.detail(format_args!("{server} {tool}: once more, since {reason}"));
         }
-        Event::Health { server, missed: 0 } => ui.detail(format_args!("{server} gives signs of life again")),
-        Event::Health { server, missed } => {
+        Event::Health { server, instance, missed: 0 } => {
+            ui.detail(format_args!("{} gives signs of life again", one_of(&server, instance)));
+        }
+        Event::Health { server, instance, missed } => {
+            let server = one_of(&server, instance);
             ui.detail(format_args!("{server} gave no sign of life, {missed} times in a row"));
         }
         Event::Log { server, level, data } => ui.detail(format_args!("{server} logs {level}: {data}")),

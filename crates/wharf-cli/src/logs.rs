@@ -35,11 +35,12 @@ pub(crate) async fn tell(ui: Arc<Ui>, mut events: Receiver<Event>) {
 fn line(event: Event, verbose: u8) -> Option<(Level, Value)> {
     let names = |servers: &[ServerName]| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
     Some(match event {
-        Event::State { server, state, reason } => {
+        Event::State { server, instance, state, reason } => {
             let is_trouble = matches!(state, State::Disconnected | State::Reconnecting) && reason.is_some();
             let level = if is_trouble { Level::Warn } else { Level::Info };
-            let server = server.as_str();
-            (level, json!({ "event": "state", "server": server, "state": state.as_str(), "reason": reason }))
+            let (server, state) = (server.as_str(), state.as_str());
+            let line = json!({ "event": "state", "server": server, "state": state, "reason": reason });
+            (level, at(line, instance))
         }
         Event::Refused(call) => {
             let server = call.server.as_ref().map(ToString::to_string);
@@ -60,6 +61,12 @@ fn line(event: Event, verbose: u8) -> Option<(Level, Value)> {
             let line = json!({ "event": "suspicious", "server": server.as_str(), "rule": rule,
                 "grave": grave, "finding": finding });
             (level, line)
+        }
+        // The files are read again at every start; what is other than servers is told as a message.
+        Event::Reloaded { added, removed, restarted, changed }
+            if [&added, &removed, &restarted, &changed].iter().all(|servers| servers.is_empty()) =>
+        {
+            return None;
         }
         Event::Reloaded { added, removed, restarted, changed } => {
             let line = json!({ "event": "reload", "added": names(&added), "removed": names(&removed),
@@ -110,14 +117,16 @@ fn line(event: Event, verbose: u8) -> Option<(Level, Value)> {
 /// The same of servers that fail, and of what is done about it.
 fn line_of_trouble(event: Event) -> Option<(Level, Value)> {
     Some(match event {
-        Event::Circuit { server, circuit, reason } => {
+        Event::Circuit { server, instance, circuit, reason } => {
             let level = if circuit == Circuit::Open { Level::Warn } else { Level::Info };
             let (server, circuit) = (server.as_str(), circuit.as_str());
-            (level, json!({ "event": "circuit", "server": server, "circuit": circuit, "reason": reason }))
+            let line = json!({ "event": "circuit", "server": server, "circuit": circuit, "reason": reason });
+            (level, at(line, instance))
         }
-        Event::Health { server, missed } => {
+        Event::Health { server, instance, missed } => {
             let level = if missed > 0 { Level::Warn } else { Level::Info };
-            (level, json!({ "event": "health", "server": server.as_str(), "missed": missed }))
+            let line = json!({ "event": "health", "server": server.as_str(), "missed": missed });
+            (level, at(line, instance))
         }
         Event::Retried { server, tool, reason } => {
             let (server, tool) = (server.as_str(), tool.to_string());
@@ -125,4 +134,12 @@ fn line_of_trouble(event: Event) -> Option<(Level, Value)> {
         }
         _ => return None,
     })
+}
+
+/// Says of which instance it is, where there are several.
+fn at(mut line: Value, instance: Option<usize>) -> Value {
+    if let Some(number) = instance {
+        line["instance"] = number.into();
+    }
+    line
 }

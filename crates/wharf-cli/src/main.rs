@@ -22,6 +22,7 @@ mod repl;
 mod rest;
 mod standard;
 mod terminal;
+mod troubles;
 mod watched;
 mod world;
 

@@ -37,6 +37,9 @@ struct Watch {
     contents: Vec<u64>,
 }
 
+/// Wishes to read the files again, where there are signals.
+pub(crate) type Hangups = Option<Signal>;
+
 /// What changes when a file does: device and number, length, and both times.
 type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
@@ -63,14 +66,19 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How much of a file tells whether it changed; longer ones are no configuration.
 const READ: u64 = 16 * 1024 * 1024;
 
+/// Hears such wishes from now on: before that, one ends the program.
+pub(crate) fn hangups() -> Hangups {
+    signal(SignalKind::hangup()).ok()
+}
+
 /// Applies every edit, until the terminal that this was started from is gone.
 pub(crate) async fn follow(
     app: &App,
     open: &OpenHost,
     (gateway, mut reception): (&Gateway, Reception),
     mut setup: Setup,
+    mut hangups: Hangups,
 ) {
-    let mut hangups = signal(SignalKind::hangup()).ok();
     let mut watch = Watch::new(app.files(&setup).into_iter().chain(reception.file()).collect());
     let running = Fixed::of(&setup);
     let looks = looks();
@@ -122,7 +130,7 @@ async fn look(looks: &mpsc::Sender<oneshot::Sender<()>>) {
 }
 
 /// A signal, where there are any.
-async fn next(signals: &mut Option<Signal>) {
+async fn next(signals: &mut Hangups) {
     let came = match signals {
         Some(signals) => signals.recv().await,
         None => None,
@@ -190,7 +198,9 @@ async fn reload(
     if (why == Why::Asked && stays.is_empty()) || !changes.is_empty() || !others.is_empty() {
         app.ui.note(told(&changes, &others));
     }
-    if setup.config.callers != new.config.callers {
+    let other_names = setup.config.callers != new.config.callers
+        || setup.config.gateway.required != new.config.gateway.required;
+    if other_names {
         warn_of_strangers(app, &new);
     }
     if new.locks.lock.is_none() && setup.locks.lock.is_some() {

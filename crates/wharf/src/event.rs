@@ -36,15 +36,20 @@ pub enum Event {
     State {
         /// The server.
         server: ServerName,
+        /// Which of its instances, from 1; `None` where there is but one.
+        instance: Option<usize>,
         /// What it is now.
         state: State,
         /// Why, in words.
         reason: Option<String>,
     },
-    /// Calls of a server are refused at once from now on, or one is let through to see, or all are.
+    /// Calls of a server are refused at once from now on, or one is let through to see, or all are. Of several instances it
+    /// is one that gets no calls: the others go on.
     Circuit {
         /// The server.
         server: ServerName,
+        /// Which of its instances, from 1; `None` where there is but one.
+        instance: Option<usize>,
         /// Whether it is asked.
         circuit: Circuit,
         /// Why, in words.
@@ -63,6 +68,8 @@ pub enum Event {
     Health {
         /// The server.
         server: ServerName,
+        /// Which of its instances, from 1; `None` where there is but one.
+        instance: Option<usize>,
         /// How many signs in a row were missed; 0 if it is well again.
         missed: u32,
     },

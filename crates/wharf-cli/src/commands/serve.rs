@@ -1,6 +1,5 @@
 //! `wharf serve`: every server as one, for whoever speaks MCP.
 
-use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,18 +8,15 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::io::BufReader;
 use tokio::net::TcpListener;
-use tokio::sync::broadcast::error::RecvError;
-use wharf::Host;
 use wharf::ask::Decline;
 use wharf::config::ServerConfig;
-use wharf::event::{Circuit, Event, State};
 use wharf::gateway::{Gateway, UnixDoor};
 
 use crate::app::{App, Interrupts, OpenHost, Setup};
 use crate::failure::{Failure, Result};
 use crate::output::Level;
 use crate::reception::Reception;
-use crate::{reload, rest, standard};
+use crate::{reload, rest, standard, troubles};
 
 /// Serve every configured server as one MCP server
 ///
@@ -102,12 +98,13 @@ impl ServeArgs {
                 "others reach it by no name yet: say what it is called with --host, or `url` in `[gateway]`",
             );
         }
-        let has_keys = reception.has_keys();
+        // Whoever reads where it is may want it to read its files again at once.
+        let (has_keys, hangups) = (reception.has_keys(), reload::hangups());
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open, has_keys) => served,
-            () = reload::follow(app, &open, (&gateway, reception), setup) => Ok(()),
+            () = reload::follow(app, &open, (&gateway, reception), setup, hangups) => Ok(()),
             () = rest::whenever_quiet(&gateway) => Ok(()),
-            () = tell_troubles(app, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
+            () = troubles::tell(&app.ui, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };
         open.close().await;
         served
@@ -219,34 +216,6 @@ fn announced(app: &App, mut what: serde_json::Value) -> Result<bool> {
     }
     Ok(app.ui.json || app.ui.keeps_log())
 }
-
-/// Says which servers cannot be had, once for each reason: callers only see that something is missing.
-async fn tell_troubles(app: &App, host: &Host) {
-    let (mut events, mut told) = (host.events().subscribe_but_calls(), HashSet::new());
-    let mut open = HashSet::new();
-    loop {
-        match events.recv().await {
-            Ok(Event::State { server, state: State::Disconnected, reason: Some(reason) })
-                if told.len() < MOST_TOLD && told.insert((server.clone(), reason.clone())) =>
-            {
-                app.ui.warn(format_args!("{server} cannot be had: {reason}"));
-            }
-            Ok(Event::Circuit { server, circuit: Circuit::Open, reason: Some(reason) })
-                if open.insert(server.clone()) =>
-            {
-                app.ui.warn(format_args!("{server} is left alone for a while: {reason}"));
-            }
-            Ok(Event::Circuit { server, circuit: Circuit::Closed, .. }) if open.remove(&server) => {
-                app.ui.note(format_args!("{server} is asked again"));
-            }
-            Err(RecvError::Closed) => return std::future::pending().await,
-            _ => {}
-        }
-    }
-}
-
-/// A server that fails in ever new words is not told of for ever.
-const MOST_TOLD: usize = 1000;
 
 /// A rule about a server that is not there does nothing; that may not be what was meant.
 pub(crate) fn warn_of_strangers(app: &App, setup: &Setup) {

@@ -23,8 +23,8 @@ pub(crate) struct StatusArgs {
     at: Where,
 }
 
-pub(crate) const HEAD: [&str; 9] =
-    ["server", "state", "calls", "errors", "p50", "p99", "in flight", "waiting", "trouble"];
+pub(crate) const HEAD: [&str; 10] =
+    ["server", "state", "calls", "errors", "p50", "p99", "in flight", "waiting", "refused", "trouble"];
 
 impl StatusArgs {
     pub(crate) async fn run(self, app: &App) -> Result<()> {
@@ -57,18 +57,46 @@ pub(crate) fn row(server: &Value) -> Vec<String> {
         time(&server["p99Us"]),
         number("inFlight"),
         number("waiting"),
-        // The first line says what is the matter; the last words of a program follow it.
-        text(&server["trouble"]).lines().next().unwrap_or_default().to_owned(),
+        refused(server),
+        trouble(server),
     ]
 }
 
+/// What is the matter with it, or with one of its instances while others go on.
+fn trouble(server: &Value) -> String {
+    // The first line says what is the matter; the last words of a program follow it.
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    if let Some(trouble) = server["trouble"].as_str() {
+        return first(trouble);
+    }
+    let mut of_one =
+        instances(server).enumerate().filter_map(|(n, one)| Some((n + 1, one["trouble"].as_str()?)));
+    of_one.next().map(|(n, trouble)| format!("instance {n}: {}", first(trouble))).unwrap_or_default()
+}
+
+fn instances(server: &Value) -> impl Iterator<Item = &Value> {
+    let all = server["instances"].as_array().map_or(&[][..], Vec::as_slice);
+    // Where there is but one, it is the server.
+    if all.len() > 1 { all } else { &[] }.iter()
+}
+
+/// What it is doing, or how many of its instances take calls.
 pub(crate) fn state(server: &Value) -> String {
+    let (all, well) =
+        (instances(server).count(), instances(server).filter(|one| one["trouble"].is_null()).count());
     match server["circuit"].as_str() {
         _ if server["enabled"] == false => "disabled".to_owned(),
         // Its connection may live; nobody is let through to it.
         Some("open" | "half-open") => "left alone".to_owned(),
+        _ if well > 0 && (well < all || server["state"] == "connected") => format!("{well} of {all}"),
         _ => text(&server["state"]),
     }
+}
+
+/// How many calls the limits refused, since it runs.
+pub(crate) fn refused(server: &Value) -> String {
+    let count = |reason: &str| server["refused"][reason].as_u64().unwrap_or_default();
+    (count("queue") + count("rate")).to_string()
 }
 
 /// Whether it is ready, and since when it runs.

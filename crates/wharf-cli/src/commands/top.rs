@@ -65,8 +65,19 @@ struct Stage {
     before: Termios,
 }
 
-const HEAD: [&str; 10] =
-    ["server", "state", "calls/s", "errors/s", "p50", "p99", "in flight", "waiting", "calls", "errors"];
+const HEAD: [&str; 11] = [
+    "server",
+    "state",
+    "calls/s",
+    "errors/s",
+    "p50",
+    "p99",
+    "in flight",
+    "waiting",
+    "refused",
+    "calls",
+    "errors",
+];
 /// Another screen without a cursor, and back to the first.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
@@ -188,6 +199,7 @@ fn row(server: &Value, rates: &HashMap<String, Pace>) -> Vec<String> {
         status::time(&pace.within[1]),
         number("inFlight"),
         number("waiting"),
+        status::refused(server),
         number("calls"),
         number("errors"),
     ]

@@ -172,7 +172,7 @@ fn in_words_of_the_prompt(error: wharf::Error) -> Failure {
 }
 
 /// The names that are most like one that is not there, as a hint.
-fn did_you_mean(name: &str, known: &[&str]) -> String {
+pub(crate) fn did_you_mean(name: &str, known: &[&str]) -> String {
     const ALIKE: f64 = 0.75;
     let alike = |other: &&str| strsim::jaro_winkler(name, other);
     let best = known.iter().copied().max_by(|a, b| alike(a).total_cmp(&alike(b)));

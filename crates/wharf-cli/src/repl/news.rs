@@ -11,6 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use wharf::event::{Event, State};
 use wharf::names::ServerName;
 
+use crate::events::one_of;
 use crate::output::Ui;
 
 /// Tells until there is nothing more to come.
@@ -29,22 +30,28 @@ pub(super) async fn tell(ui: Arc<Ui>, mut events: Receiver<Event>) {
     }
 }
 
-/// `up` has the servers that were ever connected, and whether they are now.
-fn one(ui: &Ui, event: Event, up: &mut HashMap<ServerName, bool>) {
+/// A server, or one of its instances where there are several.
+type Place = (ServerName, Option<usize>);
+
+/// `up` has those that were ever connected, and whether they are now.
+fn one(ui: &Ui, event: Event, up: &mut HashMap<Place, bool>) {
     match event {
-        Event::State { server, state: State::Connected, .. } => {
-            let was_up = up.insert(server.clone(), true);
+        Event::State { server, instance, state: State::Connected, .. } => {
+            let named = one_of(&server, instance);
+            let was_up = up.insert((server, instance), true);
             if was_up == Some(false) {
-                ui.detail(format_args!("{server} is connected again"));
+                ui.detail(format_args!("{named} is connected again"));
             }
         }
         // Without a reason it is what the person asked for, and one that never worked is an error of the command.
-        Event::State { server, state, reason: Some(reason) } if up.contains_key(&server) => {
-            ui.detail(format_args!("{server} is {}: {reason}", state.as_str()));
-            up.insert(server, false);
+        Event::State { server, instance, state, reason: Some(reason) }
+            if up.contains_key(&(server.clone(), instance)) =>
+        {
+            ui.detail(format_args!("{} is {}: {reason}", one_of(&server, instance), state.as_str()));
+            up.insert((server, instance), false);
         }
-        Event::State { server, state: State::Disconnected, .. } => {
-            up.remove(&server);
+        Event::State { server, instance, state: State::Disconnected, .. } => {
+            up.remove(&(server, instance));
         }
         Event::Log { level, .. } if level.raw() == "debug" => {}
         Event::Log { server, level, data } => ui.detail(format_args!("{server} {level}: {data}")),

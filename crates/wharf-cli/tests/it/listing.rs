@@ -108,6 +108,58 @@ fn l100_check_tells_the_program_and_the_verdict() {
 }
 
 #[test]
+fn l39_check_judges_every_replica_as_the_first_address() {
+    let desk = Desk::new();
+    desk.user("[mcp.a]\nurl = \"https://a.example/mcp\"\nreplicas = [\"https://b.example/mcp\"]\n");
+    let ran = desk.run(&["check"]).ok();
+    let rows = "a\tallowed\t-\thttps://a.example/mcp\ninstance 2 of a\tallowed\t-\thttps://b.example/mcp\n";
+    assert_eq!(ran.out, rows);
+
+    let metadata = "http://169.254.169.254/mcp";
+    desk.user(&format!("[mcp.a]\nurl = {metadata:?}\n"));
+    let alone = desk.run(&["check"]);
+    desk.user(&format!("[mcp.a]\nurl = \"https://a.example/mcp\"\nreplicas = [{metadata:?}]\n"));
+    let ran = desk.run(&["check"]);
+    assert_eq!((alone.code, ran.code), (6, 6), "{ran:?}");
+    assert!(ran.out.contains(&format!("\ninstance 2 of a\tdenied\t-\t{metadata}\n")), "{ran:?}");
+    assert!(ran.out.starts_with("a\tallowed\t"), "{ran:?}");
+    assert_eq!(ran.err, alone.err, "it is refused in the same words");
+    let document = desk.run(&["check", "--json"]).json();
+    assert_eq!((&document["ok"], &document["servers"][0]["verdict"]), (&json!(false), &json!("allowed")));
+    let replica = &document["servers"][0]["replicas"][0];
+    assert_eq!((&replica["verdict"], &replica["what"]), (&json!("denied"), &json!(metadata)), "{replica}");
+    assert!(replica["error"]["kind"].is_string(), "{replica}");
+
+    desk.user(&format!(
+        "[mcp.a]\nurl = \"https://a.example/mcp\"\nreplicas = [{metadata:?}]\nenabled = false\n"
+    ));
+    assert!(desk.run(&["check"]).ok().out.contains("instance 2 of a\tdisabled"));
+}
+
+#[test]
+fn l96_check_says_that_a_required_server_is_not_there() {
+    let desk = Desk::new();
+    let servers = "[mcp.search]\nurl = \"https://a.example/mcp\"\n[mcp.off]\nurl = \"https://b.example/mcp\"\nenabled = false\n";
+    let with = |required: &str| {
+        desk.user(&format!("{servers}[gateway]\nrequired = [{required:?}]\n"));
+        desk.run(&["check"])
+    };
+    with("search").ok();
+    for (required, why, hint) in [
+        ("serch", "`serch` that is not configured", "did you mean `search`?"),
+        ("zzz", "`zzz` that is not configured", "there are `search`, `off`"),
+        ("off", "`off` that is not enabled", "enable it"),
+    ] {
+        let ran = with(required);
+        assert_eq!(ran.code, 7, "{ran:?}");
+        assert!(ran.err.contains(why) && ran.err.contains(hint), "{ran:?}");
+        let document = desk.run(&["check", "--json"]).json();
+        assert_eq!(document["ok"], false);
+        assert!(document["problems"][0]["message"].as_str().unwrap().contains(why), "{document}");
+    }
+}
+
+#[test]
 fn l104_check_shows_the_line_with_a_caret() {
     let desk = Desk::new();
     desk.user("[mcp.odd]\ncommand = \"npx\"\nargz = []\n");

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::desk::Desk;
 
 /// A gateway that keeps a log, ended when the test is.
-struct Logging {
+pub(crate) struct Logging {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Logging {
-    fn start(desk: &Desk) -> Self {
+    pub(crate) fn start(desk: &Desk) -> Self {
         let mut child = desk.command(&["serve", "--port", "0", "--log-format", "json"]).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut logging = Self { child, lines, url: String::new() };
@@ -24,16 +24,35 @@ impl Logging {
     }
 
     /// The next line about this. Every line on the way is one of a log.
-    fn until(&mut self, event: &str) -> Value {
+    pub(crate) fn until(&mut self, event: &str) -> Value {
         loop {
-            let line = self.lines.next().expect("the log goes on").unwrap();
-            let line: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
-            assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
-            assert!(["debug", "info", "warn", "error"].contains(&line["level"].as_str().unwrap()), "{line}");
+            let line = self.next();
             if line["event"] == event {
                 return line;
             }
         }
+    }
+
+    /// The first line about each of these, in whichever order they come.
+    pub(crate) fn until_all(&mut self, events: &[&str]) -> Vec<Value> {
+        let mut told = vec![Value::Null; events.len()];
+        while told.iter().any(Value::is_null) {
+            let line = self.next();
+            if let Some(place) = events.iter().position(|event| line["event"] == *event)
+                && told[place].is_null()
+            {
+                told[place] = line;
+            }
+        }
+        told
+    }
+
+    pub(crate) fn next(&mut self) -> Value {
+        let line = self.lines.next().expect("the log goes on").unwrap();
+        let line: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
+        assert!(["debug", "info", "warn", "error"].contains(&line["level"].as_str().unwrap()), "{line}");
+        line
     }
 
     fn signal(&self, signal: &str) {
@@ -49,7 +68,7 @@ impl Drop for Logging {
     }
 }
 
-fn call(desk: &Desk, url: &str, words: &[&str]) -> i32 {
+pub(crate) fn call(desk: &Desk, url: &str, words: &[&str]) -> i32 {
     let file = desk.home().join("caller.json");
     desk.write(&file, &json!({"mcpServers": {"all": {"type": "http", "url": url}}}).to_string());
     let file = file.display().to_string();
@@ -94,4 +113,32 @@ fn l96_what_happens_in_a_gateway_is_one_json_object_a_line() {
     assert!(log.child.wait().unwrap().success());
     let odd = desk.run(&["serve", "--log-format", "xml"]);
     assert_eq!(odd.code, 2, "{odd:?}");
+}
+
+#[test]
+fn l96_a_reload_that_changed_no_server_is_no_reload_and_other_terms_are_told() {
+    let desk = Desk::new();
+    let good = desk.good_server();
+    let text = format!("[policy]\ncommands = [{good:?}]\n[mcp.good]\ncommand = {good:?}\n");
+    desk.user(&text);
+    let mut log = Logging::start(&desk);
+    let told = |log: &mut Logging, what: &str| loop {
+        let line = log.next();
+        assert_ne!(line["event"], "reload", "no server is another: {line}");
+        if line["message"].as_str().is_some_and(|message| message.contains(what)) {
+            return line;
+        }
+    };
+    log.signal("-HUP");
+    told(&mut log, "reloaded: nothing changed");
+    desk.user(&format!("{text}[gateway]\nrequired = [\"good\"]\n"));
+    log.signal("-HUP");
+    assert_eq!(told(&mut log, "reloaded: other required servers")["level"], "info");
+    desk.user(&format!("{text}[gateway]\nrequired = [\"absent\"]\n"));
+    log.signal("-HUP");
+    assert_eq!(told(&mut log, "names a server `absent` that is not configured")["level"], "warn");
+    desk.user(&format!("{text}debug = true\n"));
+    log.signal("-HUP");
+    let reload = log.until("reload");
+    assert!(reload["restarted"] == json!(["good"]) || reload["changed"] == json!(["good"]), "{reload}");
 }

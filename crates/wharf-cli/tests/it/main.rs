@@ -30,6 +30,7 @@ mod status;
 mod prompts;
 mod resources;
 mod repl;
+mod replicas;
 mod repl_terminal;
 mod rest;
 mod sandbox;

@@ -88,12 +88,12 @@ impl Pipe {
         self.tools().iter().filter_map(|tool| tool.strip_suffix("_echo").map(str::to_owned)).collect()
     }
 
-    fn echo(&mut self, server: &str) -> Value {
+    pub(crate) fn echo(&mut self, server: &str) -> Value {
         let params = json!({"name": format!("{server}_echo"), "arguments": {"message": "hi"}});
         self.ask("tools/call", params)
     }
 
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 

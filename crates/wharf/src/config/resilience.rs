@@ -32,6 +32,8 @@ pub struct Resilience {
     pub replicas: Vec<SecretUrl>,
     /// Which of several instances gets the next call.
     pub balance: Balance,
+    /// Which of several instances this one is. `None` in what somebody wrote, which is all of them, and the first.
+    pub(super) instance: Option<usize>,
 }
 
 /// When a server that fails is left alone, and for how long.
@@ -84,6 +86,7 @@ impl Default for Resilience {
             instances: 1,
             replicas: Vec::new(),
             balance: Balance::default(),
+            instance: None,
         }
     }
 }

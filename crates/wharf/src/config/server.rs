@@ -220,11 +220,23 @@ impl ServerConfig {
         }
     }
 
+    /// Which of several instances it is, counted from 1; `None` where there is but one.
+    pub fn instance(&self) -> Option<usize> {
+        let is_first = match &self.transport {
+            Transport::Stdio(_) => self.resilience.instances > 1,
+            Transport::Http(_) | Transport::Sse(_) | Transport::WebSocket(_) => {
+                !self.resilience.replicas.is_empty()
+            }
+            Transport::Unix(_) => false,
+        };
+        self.resilience.instance.or(is_first.then_some(1))
+    }
+
     /// The configurations of the instances that there are beside the first.
-    pub(crate) fn others(&self) -> Vec<Self> {
+    pub fn others(&self) -> Vec<Self> {
         let mut alone = self.clone();
         (alone.resilience.instances, alone.resilience.replicas) = (1, Vec::new());
-        match &self.transport {
+        let mut others = match &self.transport {
             Transport::Stdio(_) => vec![alone; self.resilience.instances.saturating_sub(1)],
             Transport::Http(_) | Transport::Sse(_) | Transport::WebSocket(_) => {
                 let at = |url: &SecretUrl| {
@@ -239,7 +251,11 @@ impl ServerConfig {
                 self.resilience.replicas.iter().map(at).collect()
             }
             Transport::Unix(_) => Vec::new(),
+        };
+        for (n, other) in others.iter_mut().enumerate() {
+            other.resilience.instance = Some(n + 2);
         }
+        others
     }
 
     /// Erases this server's secrets from text.

@@ -8,7 +8,7 @@ pub(crate) use remake::growing;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -101,6 +101,8 @@ struct Place {
     missed: AtomicU32,
     /// Whether it is asked at all.
     breaker: Arc<Breaker>,
+    /// Why there is no connection, if somebody wanted one.
+    reason: std::sync::Mutex<Option<String>>,
 }
 
 struct Making {
@@ -263,6 +265,7 @@ impl Berth {
             given_up: AtomicBool::new(false),
             missed: AtomicU32::new(0),
             breaker,
+            reason: std::sync::Mutex::default(),
         }))
     }
 
@@ -294,6 +297,11 @@ impl Berth {
     /// How many times in a row its connection gave no sign of life when it was asked for one.
     pub fn missed_checks(&self) -> u32 {
         self.0.missed.load(Ordering::Relaxed)
+    }
+
+    /// Why it is left alone, or cannot be reached, if it is known to be so.
+    pub fn trouble(&self) -> Option<String> {
+        self.0.breaker.ailment().or_else(|| self.0.reason().clone())
     }
 
     /// An error if a call would be refused now.
@@ -438,11 +446,19 @@ impl Place {
         before
     }
 
+    fn reason(&self) -> MutexGuard<'_, Option<String>> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tell(&self, state: State, reason: Option<String>) {
+        // While it is being made, what was wrong before is not over.
+        if reason.is_some() || matches!(state, State::Connected | State::Disconnected) {
+            self.reason().clone_from(&reason);
+        }
         let changed = self.state.send_if_modified(|now| std::mem::replace(now, state) != state);
         if changed || reason.is_some() {
-            let server = self.config.name.clone();
-            self.dock.events.publish(|| Event::State { server, state, reason });
+            let (server, instance) = (self.config.name.clone(), self.config.instance());
+            self.dock.events.publish(|| Event::State { server, instance, state, reason });
         }
     }
 }

@@ -19,6 +19,8 @@ use crate::names::ServerName;
 /// The breaker of one place.
 pub(crate) struct Breaker {
     server: ServerName,
+    /// Which of its instances, where there are several.
+    instance: Option<usize>,
     /// `None`: it never opens.
     settings: Option<BreakerSettings>,
     /// Whoever waits for less says nothing of the server.
@@ -78,6 +80,7 @@ impl Breaker {
     pub(super) fn new(config: &ServerConfig, events: Bus) -> Self {
         Self {
             server: config.name.clone(),
+            instance: config.instance(),
             settings: config.resilience.breaker,
             timeout: config.timeout,
             events,
@@ -107,6 +110,15 @@ impl Breaker {
             return Ok(());
         }
         self.refusal(&self.lock()).map_or(Ok(()), Err)
+    }
+
+    /// How the server failed, as long as that is not over: after a pause too, until somebody got through.
+    pub(super) fn ailment(&self) -> Option<String> {
+        if self.level.load(Ordering::Relaxed) < OPEN {
+            return None;
+        }
+        let record = self.lock();
+        record.until.map(|_| record.in_words())
     }
 
     /// Leave to call, or to connect for a call.
@@ -149,8 +161,7 @@ impl Breaker {
             None if left.is_zero() => return None,
             None => left.max(Duration::from_millis(1)),
         };
-        let times = record.failures;
-        let reason = format!("it failed {times} times in a row, the last time: {}", record.last);
+        let reason = record.in_words();
         Some(Error::Unavailable { server: self.server.clone(), reason, retry_after })
     }
 
@@ -199,7 +210,7 @@ impl Breaker {
         record.pause = pause;
         record.until = Some(Instant::now() + pause);
         self.level.store(OPEN, Ordering::Relaxed);
-        let reason = format!("it failed {} times in a row, the last time: {}", record.failures, record.last);
+        let reason = record.in_words();
         drop(record);
         self.tell(Circuit::Open, Some(reason));
     }
@@ -218,8 +229,8 @@ impl Breaker {
     }
 
     fn tell(&self, circuit: Circuit, reason: Option<String>) {
-        let server = self.server.clone();
-        self.events.publish(|| Event::Circuit { server, circuit, reason });
+        let (server, instance) = (self.server.clone(), self.instance);
+        self.events.publish(|| Event::Circuit { server, instance, circuit, reason });
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
@@ -230,6 +241,10 @@ impl Breaker {
 // === impl Record ===
 
 impl Record {
+    fn in_words(&self) -> String {
+        format!("it failed {} times in a row, the last time: {}", self.failures, self.last)
+    }
+
     /// Whether it is the probe that is looked at, and not one that others have gone after, or that came back too late.
     fn is_last(&self, probe: Option<NonZeroU64>) -> bool {
         probe.is_some() && self.probing.map(|(number, _)| number) == probe

@@ -23,7 +23,8 @@ use super::barred::{Bar, Barred, Whence};
 use super::metrics;
 use crate::config::CallLimits;
 use crate::names::{CallerName, ServerName};
-pub(super) use gauge::Load;
+use gauge::Why;
+pub(super) use gauge::{Crush, Gauge, Load};
 pub(super) use overloaded::{Overloaded, retry_after};
 use rate::{Bucket, Rate};
 
@@ -104,6 +105,7 @@ struct Server {
     /// Who has calls under way, or waits; and a few of those who did. Whose turn is next stands first.
     turns: Map<CallerName, Turn>,
     waiting: usize,
+    crush: Crush,
 }
 
 /// One caller at one server.
@@ -196,14 +198,14 @@ impl Gate {
         };
         let (time, since) = (time(), Instant::now());
         // Put aside: most calls do not wait.
-        match Box::pin(tokio::time::timeout(time, turn)).await {
+        let called = Box::pin(tokio::time::timeout(time, turn)).await;
+        self.0.waited(server, since.elapsed());
+        match called {
             Ok(Ok(ticket)) => {
                 Ok(Pass::InTurn { _ticket: ticket, left: time.saturating_sub(since.elapsed()) })
             }
             Ok(Err(_)) => Err(Overloaded { retry_after: SOON }),
-            Err(_) => {
-                Err(self.overloaded((caller, server), Overloaded { retry_after: SOON }, &self.0.too_many))
-            }
+            Err(_) => Err(self.overloaded((caller, server), Overloaded { retry_after: SOON }, Why::TooMany)),
         }
     }
 
@@ -213,9 +215,9 @@ impl Gate {
         &self,
         (caller, server): (&CallerName, Option<&ServerName>),
         overloaded: Overloaded,
-        why: &AtomicU64,
+        why: Why,
     ) -> Overloaded {
-        metrics::count(why);
+        self.0.refused(server, why);
         self.turn_away(Whence::Caller(caller.clone(), server.cloned()), Bar::Limits);
         overloaded
     }
@@ -311,12 +313,8 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A refusal comes with what counts it.
-    fn ask(
-        &self,
-        caller: &CallerName,
-        server: Option<&ServerName>,
-    ) -> Result<Asked, (Overloaded, &AtomicU64)> {
+    /// A refusal comes with its reason.
+    fn ask(&self, caller: &CallerName, server: Option<&ServerName>) -> Result<Asked, (Overloaded, Why)> {
         let mut state = self.lock();
         state.sweep();
         let State { bounds, callers, servers, nowhere, waiting, tickets, .. } = &mut *state;
@@ -326,7 +324,7 @@ impl Inner {
         if let Some(rate) = limits.server_calls_per_second {
             let rate = Rate { a_second: rate, at_once: (rate * 2.0).max(1.0) };
             let taken = at.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate);
-            taken.map_err(|overloaded| (overloaded, &self.too_often))?;
+            taken.map_err(|overloaded| (overloaded, Why::TooOften))?;
         }
         let turn = at.turn(caller);
         let turn = &mut at.turns[turn];
@@ -342,7 +340,7 @@ impl Inner {
         }
         if *waiting >= limits.waiting || turn.queue.len() >= bounds.patience {
             at.tidy(caller);
-            return Err((Overloaded { retry_after: SOON }, &self.too_many));
+            return Err((Overloaded { retry_after: SOON }, Why::TooMany));
         }
         let (call, called) = oneshot::channel();
         *tickets += 1;

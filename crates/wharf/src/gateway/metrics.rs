@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::limits::Load;
+use super::limits::{Crush, Gauge, Load};
 use super::{Gateway, ready};
 use crate::event::{BOUNDS, Circuit, Label, OUTCOMES, Reading, State};
 use crate::host::ServerStatus;
@@ -56,7 +56,9 @@ pub(super) fn page(gateway: &Gateway) -> String {
     page.head("wharf_denials_total", "counter", "Calls that a rule refused, by the kind of rule.");
     meter.denials().for_each(|(rule, count)| page.sample("wharf_denials_total", &[("rule", rule)], count));
     page.servers(&servers);
-    page.gate(gateway);
+    let gauge = gateway.desk.gate.gauge();
+    page.crushes(&servers, &gauge);
+    page.gate(gateway, &gauge);
     if let Some(tracer) = &gateway.desk.tracer {
         let (name, counts) = ("wharf_telemetry_spans_total", tracer.counts());
         page.head(name, "counter", "Spans, by what became of them.");
@@ -188,8 +190,28 @@ impl Page {
         );
     }
 
-    fn gate(&mut self, gateway: &Gateway) {
-        let gauge = gateway.desk.gate.gauge();
+    /// Where too much was asked for.
+    fn crushes(&mut self, servers: &[ServerStatus], gauge: &Gauge) {
+        let crushes: Vec<(&str, Crush)> =
+            servers.iter().map(|server| (server.name.as_str(), gauge.crush(&server.name))).collect();
+        let name = "wharf_server_refused_total";
+        self.head(name, "counter", "Calls of a server that the limits refused, by why.");
+        for (server, crush) in &crushes {
+            for (reason, count) in [("rate", crush.too_often), ("queue", crush.too_many)] {
+                self.sample(name, &[("server", server), ("reason", reason)], count);
+            }
+        }
+        let name = "wharf_server_waits_total";
+        self.head(name, "counter", "Calls of a server that had to wait for their turn.");
+        crushes.iter().for_each(|(server, crush)| self.sample(name, &[("server", server)], crush.waits));
+        let name = "wharf_server_wait_seconds_total";
+        self.head(name, "counter", "How long they waited, together.");
+        for (server, crush) in &crushes {
+            self.sample(name, &[("server", server)], crush.waited.as_secs_f64());
+        }
+    }
+
+    fn gate(&mut self, gateway: &Gateway, gauge: &Gauge) {
         let mut each = |name: &str, help: &str, value: fn(&Load) -> usize| {
             self.head(name, "gauge", help);
             for (server, load) in &gauge.servers {

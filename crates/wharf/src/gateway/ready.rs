@@ -89,13 +89,15 @@ pub(super) fn status(gateway: &Gateway) -> Value {
         row["circuit"] = json!(circuit(&server.instances).as_str());
         let instance = |instance: &Instance| {
             json!({ "state": instance.state.as_str(), "circuit": instance.circuit.as_str(),
-                "missedChecks": instance.missed_checks })
+                "missedChecks": instance.missed_checks, "trouble": instance.trouble })
         };
         row["instances"] = json!(server.instances.iter().map(instance).collect::<Vec<_>>());
         row["retries"] = json!(server.retries);
         row["connections"] = json!(server.connections);
         row["processes"] = json!(server.processes);
         row["waiting"] = json!(waiting(&server.name));
+        let crush = gauge.crush(&server.name);
+        row["refused"] = json!({ "queue": crush.too_many, "rate": crush.too_often });
         row["trouble"] = json!(server.trouble.as_ref().map(ToString::to_string));
         row
     });

@@ -51,6 +51,8 @@ pub struct Instance {
     pub missed_checks: u32,
     /// It was lost too often to be connected again before somebody needs it.
     pub given_up: bool,
+    /// Why it is left alone, or cannot be reached, if it is known to be so.
+    pub trouble: Option<String>,
 }
 
 impl Host {
@@ -107,6 +109,7 @@ impl Instance {
             circuit: berth.circuit(),
             missed_checks: berth.missed_checks(),
             given_up: berth.is_given_up(),
+            trouble: berth.trouble(),
         }
     }
 }

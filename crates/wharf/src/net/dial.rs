@@ -68,14 +68,14 @@ impl Connector {
         let upgraded = matches!(uri.scheme_str(), Some("ws" | "wss"));
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let connecting = async {
-            let tcp = dial(host, self.vet(host, port).await?, self.keepalive).await?;
+            let tcp = dial((host, port), self.vet(host, port).await?, self.keepalive).await?;
             if !secure {
                 return Ok(Stream::Clear(tcp));
             }
             let tls = self.tls.handshake(host, tcp, upgraded).await?;
             Ok(Stream::Tls(Box::new(tls)))
         };
-        let late = |_| NetError::Timeout { host: Foreign::new(host), after: self.timeout };
+        let late = |_| NetError::Timeout { host: place(host, port), after: self.timeout };
         timeout(self.timeout, connecting).await.map_err(late)?
     }
 
@@ -92,9 +92,9 @@ pub(crate) async fn reach(permit: &EgressPermit, options: &NetOptions) -> Result
     let rules = Reach { loopback: permit.loopback(), private_networks: false };
     let connecting = async {
         let vetted = rules.vet(host, port, &*options.resolver).await?;
-        dial(host, vetted, options.keepalive).await
+        dial((host, port), vetted, options.keepalive).await
     };
-    let late = |_| NetError::Timeout { host: Foreign::new(host), after: options.connect_timeout };
+    let late = |_| NetError::Timeout { host: place(host, port), after: options.connect_timeout };
     timeout(options.connect_timeout, connecting).await.map_err(late)?
 }
 
@@ -154,7 +154,7 @@ impl Vetted {
 }
 
 /// The first connection that comes about. An address that fails or stays silent lets the next one start.
-async fn dial(host: &str, vetted: Vetted, keepalive: Duration) -> Result<TcpStream, NetError> {
+async fn dial((host, port): (&str, u16), vetted: Vetted, keepalive: Duration) -> Result<TcpStream, NetError> {
     let mut waiting = vetted.0.into_iter();
     let mut running = FuturesUnordered::new();
     let mut last = "it has no address".to_owned();
@@ -162,7 +162,7 @@ async fn dial(host: &str, vetted: Vetted, keepalive: Duration) -> Result<TcpStre
         match waiting.next() {
             Some(address) => running.push(open(address, keepalive)),
             None if running.is_empty() => {
-                return Err(NetError::Connect { host: Foreign::new(host), reason: last });
+                return Err(NetError::Connect { host: place(host, port), reason: last });
             }
             None => {}
         }
@@ -173,6 +173,11 @@ async fn dial(host: &str, vetted: Vetted, keepalive: Duration) -> Result<TcpStre
             Ok(None) | Err(_) => {}
         }
     }
+}
+
+/// A host with its port: several servers of one host are told apart by it.
+fn place(host: &str, port: u16) -> Foreign {
+    Foreign::from(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
 }
 
 async fn open(address: SocketAddr, keepalive: Duration) -> io::Result<TcpStream> {

@@ -43,7 +43,7 @@ pub enum NetError {
     /// No connection came about.
     #[error("could not connect to `{host}`: {reason}")]
     Connect {
-        /// The host.
+        /// The host and its port, or the socket.
         host: Foreign,
         /// What the system said.
         reason: String,
@@ -59,7 +59,7 @@ pub enum NetError {
     /// Connecting took too long.
     #[error("could not connect to `{host}` within {after:?}")]
     Timeout {
-        /// The host.
+        /// The host and its port.
         host: Foreign,
         /// How long was waited.
         after: Duration,

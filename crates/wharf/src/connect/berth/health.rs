@@ -54,8 +54,8 @@ pub(super) async fn look_after(place: Weak<Place>, connection: WeakConnection, e
         let Some(place) = place.upgrade() else { return };
         if missed != before {
             place.missed.store(missed, Ordering::Relaxed);
-            let server = place.config.name.clone();
-            place.dock.events.publish(|| Event::Health { server, missed });
+            let (server, instance) = (place.config.name.clone(), place.config.instance());
+            place.dock.events.publish(|| Event::Health { server, instance, missed });
         }
         if missed >= MISSES && connection.is_idle() {
             connection.lose(format!("it gave no sign of life, {missed} times in a row"));

@@ -1,9 +1,11 @@
 //! The queue as others may see it: how much is under way and waits, by server and by caller, and what was refused.
 
+use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use super::{Gate, Server};
+use super::{Gate, Inner, Server, metrics};
 use crate::names::{CallerName, ServerName};
 
 /// What goes on at the gate.
@@ -13,6 +15,8 @@ pub(in crate::gateway) struct Gauge {
     pub(in crate::gateway) servers: Vec<(Option<ServerName>, Load)>,
     /// By caller, the busiest first. Those that do nothing are not told of; `None` are all for whom there is no name left.
     pub(in crate::gateway) callers: Vec<(Option<CallerName>, Load)>,
+    /// How much more there was to do than could be, by server; those where it never was are left out.
+    crushes: HashMap<ServerName, Crush>,
     /// Refused because one caller asked too often.
     pub(in crate::gateway) too_often: u64,
     /// Refused because too many waited already.
@@ -24,6 +28,25 @@ pub(in crate::gateway) struct Gauge {
 pub(in crate::gateway) struct Load {
     pub(in crate::gateway) under_way: usize,
     pub(in crate::gateway) waiting: usize,
+}
+
+/// How much more there was to do at a server than could be at once, since the gateway started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::gateway) struct Crush {
+    /// Refused because it was asked too often.
+    pub(in crate::gateway) too_often: u64,
+    /// Refused because too many waited, or it waited too long.
+    pub(in crate::gateway) too_many: u64,
+    /// Had to wait, and how long all of them did.
+    pub(in crate::gateway) waits: u64,
+    pub(in crate::gateway) waited: Duration,
+}
+
+/// Why somebody is refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Why {
+    TooOften,
+    TooMany,
 }
 
 /// So many callers are ever told of by name, however many come: whoever keeps what it is told keeps each name for good.
@@ -42,6 +65,8 @@ impl Gate {
         let state = self.0.lock();
         let of = |at: &Server| Load { under_way: at.under_way, waiting: at.waiting };
         let servers = state.servers.iter().map(|(name, at)| (Some(name.clone()), of(at)));
+        let crushes = state.servers.iter().filter(|(_, at)| at.crush != Crush::default());
+        let crushes = crushes.map(|(name, at)| (name.clone(), at.crush)).collect();
         let nowhere = state.nowhere.turns.keys().next().map(|_| (None, of(&state.nowhere)));
         let mut servers: Vec<_> = servers.chain(nowhere).collect();
         let callers = state.callers.iter().map(|(name, caller)| {
@@ -54,7 +79,7 @@ impl Gate {
         callers.sort_by(|a, b| b.1.total().cmp(&a.1.total()).then_with(|| a.0.cmp(&b.0)));
         let callers = self.by_name(callers);
         let (too_often, too_many) = (self.0.too_often.load(Relaxed), self.0.too_many.load(Relaxed));
-        Gauge { servers, callers, too_often, too_many }
+        Gauge { servers, callers, crushes, too_often, too_many }
     }
 }
 
@@ -74,6 +99,36 @@ impl Gate {
         }
         told.extend((others != Load::default()).then_some((None, others)));
         told
+    }
+}
+
+impl Gauge {
+    /// How much more there was to do at a server than could be.
+    pub(in crate::gateway) fn crush(&self, server: &ServerName) -> Crush {
+        self.crushes.get(server).copied().unwrap_or_default()
+    }
+}
+
+impl Inner {
+    /// Somebody was refused what it wanted of a server.
+    pub(super) fn refused(&self, server: Option<&ServerName>, why: Why) {
+        let mut state = self.lock();
+        let mut nothing = Crush::default();
+        let crush = state.at(server).map_or(&mut nothing, |at| &mut at.crush);
+        let (here, all) = match why {
+            Why::TooOften => (&mut crush.too_often, &self.too_often),
+            Why::TooMany => (&mut crush.too_many, &self.too_many),
+        };
+        *here += 1;
+        metrics::count(all);
+    }
+
+    /// Somebody waited for its turn at a server, in vain or not.
+    pub(super) fn waited(&self, server: Option<&ServerName>, time: Duration) {
+        if let Some(at) = self.lock().at(server) {
+            at.crush.waits += 1;
+            at.crush.waited += time;
+        }
     }
 }
 

@@ -14,21 +14,21 @@ use super::{Answer, Door, open, open_with};
 use crate::audit::{audited, log_in};
 use crate::support::{at, count, folder, host, puppet, quick, received, soon, until};
 
-async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> Answer {
+pub(super) async fn get(door: &Door, path: &str, headers: &[(&str, &str)]) -> Answer {
     let host = door.name();
     let mut all = vec![("host", host.as_str())];
     all.extend(headers);
     door.send(Method::GET, path, &all, "").await
 }
 
-async fn scrape(door: &Door) -> Scrape {
+pub(super) async fn scrape(door: &Door) -> Scrape {
     let answer = get(door, "/metrics", &[]).await;
     assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     Scrape::read(&answer.body).unwrap_or_else(|why| panic!("{why}\n{}", answer.body))
 }
 
-async fn call(door: &Door, tool: &str) -> Value {
+pub(super) async fn call(door: &Door, tool: &str) -> Value {
     door.modern("tools/call", json!({"name": tool, "arguments": {}})).await.json()
 }
 

@@ -11,6 +11,7 @@ use wharf::secret::Secret;
 use wharf_testkit::http::{Reply, honest_legacy, honest_modern};
 use wharf_testkit::{Era, HttpPuppet, Puppet, Recorded, Step};
 
+use super::pipe::Caller;
 use super::{Door, modern_body, open, open_with};
 use crate::support::{at, folder, host, puppet, quick, received, until};
 
@@ -329,4 +330,47 @@ async fn l96_prompts_and_resources_have_spans_too() {
     let told = got["params"]["_meta"]["traceparent"].as_str().unwrap();
     assert!(told.contains(all[1]["spanId"].as_str().unwrap()), "{told}");
     door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_what_a_server_says_of_its_trace_reaches_the_caller_unchanged() {
+    let trace = json!({"traceparent": PARENT, "tracestate": "rojo=1", "baggage": "k=v", "vendor/x": 1.50});
+    let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+        "params": {"progressToken": "TOKEN", "progress": 1, "_meta": trace}});
+    let progress = Step::Raw(progress.to_string().replace("\"TOKEN\"", "$TOKEN"));
+    let question = json!({"message": "Where to?", "requestedSchema": {"type": "object", "properties": {}}, "_meta": trace});
+    let asks = Step::Ask { method: "elicitation/create".into(), params: question.clone() };
+    let wants = Step::InputRequired {
+        requests: Some(json!({"q1": {"method": "elicitation/create", "params": question}})),
+        state: None,
+        forever: false,
+    };
+    for (era, asking) in [(Era::Legacy, asks), (Era::Modern, wants)] {
+        let script = Puppet::of(era).on("tool:echo", [progress.clone(), asking, Step::ReplyWithAnswer]);
+        let host = quick().server(puppet("pup", &script)).start().await.unwrap();
+        let door = open(host.clone()).await;
+        // A modern caller is told and asked in the answer to its call.
+        let mut params = json!({"name": "pup_echo", "arguments": {}, "_meta": {"progressToken": "mine"}});
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {"form": {}}});
+        let events = door.modern("tools/call", params).await.events();
+        let told = events.iter().find(|event| event["method"] == "notifications/progress");
+        let told = &told.unwrap_or_else(|| panic!("{events:?}"))["params"];
+        assert_eq!((&told["_meta"], &told["progressToken"]), (&trace, &json!("mine")), "{era:?}");
+        let asked = &events.last().unwrap()["result"]["inputRequests"];
+        let asked =
+            asked.as_object().and_then(|all| all.values().next()).unwrap_or_else(|| panic!("{events:?}"));
+        assert_eq!(asked["params"]["_meta"], trace, "{era:?}: {asked}");
+        // A legacy one by messages of their own.
+        let mut caller = Caller::of(&host);
+        caller.greet(json!({"elicitation": {}})).await;
+        let params = json!({"name": "pup_echo", "arguments": {}, "_meta": {"progressToken": "mine"}});
+        caller.ask(7, "tools/call", params).await;
+        let told = caller.next().await;
+        assert_eq!(told["method"], "notifications/progress", "{told}");
+        assert_eq!(told["params"]["_meta"], trace, "{era:?}: {told}");
+        let asked = caller.next().await;
+        assert_eq!(asked["method"], "elicitation/create", "{asked}");
+        assert_eq!(asked["params"]["_meta"], trace, "{era:?}: {asked}");
+        host.close().await;
+    }
 }

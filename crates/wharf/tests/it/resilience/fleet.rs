@@ -333,3 +333,45 @@ async fn l39_every_instance_ends_with_its_server() {
     until("they are gone", || pids.iter().all(|pid| !is_alive(*pid))).await;
     host.close().await;
 }
+
+#[tokio::test]
+async fn l39_events_and_conditions_say_which_instance_it_is() {
+    let (first, second) = (replica("a"), replica("a"));
+    let mut config = reached(&first, &[&second]);
+    config.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down: Duration::from_secs(600) });
+    let at = second.puppet.addr().to_string();
+    down(second).await;
+    let host = alone(config).await;
+    let mut events = host.events().subscribe_but_calls();
+    for _ in 0..4 {
+        assert!(echo(&host).await.success);
+    }
+    let (mut states, mut circuits) = (BTreeSet::new(), Vec::new());
+    while let Ok(event) = events.try_recv() {
+        match event {
+            Event::State { instance, state, .. } => drop(states.insert((instance, state.as_str()))),
+            Event::Circuit { instance, circuit, .. } => circuits.push((instance, circuit)),
+            _ => {}
+        }
+    }
+    assert!(
+        states.contains(&(Some(1), "connected")) && states.contains(&(Some(2), "disconnected")),
+        "{states:?}"
+    );
+    assert!(!states.contains(&(Some(2), "connected")), "{states:?}");
+    assert_eq!(circuits, [(Some(2), Circuit::Open)]);
+    let instances = &host.conditions()[0].instances;
+    assert_eq!(instances[0].trouble, None);
+    let trouble = instances[1].trouble.as_deref().unwrap();
+    assert!(trouble.contains(&format!("could not connect to `{at}`")), "with its port: {trouble}");
+    host.close().await;
+
+    // One that is alone has no number.
+    let host = alone(several(1, Balance::RoundRobin)).await;
+    let mut events = host.events().subscribe_but_calls();
+    assert_eq!(said(&host).await, "1");
+    while let Ok(event) = events.try_recv() {
+        assert!(!matches!(event, Event::State { instance: Some(_), .. }), "{event:?}");
+    }
+    host.close().await;
+}

@@ -1,0 +1,182 @@
+//! What is seen of servers and callers while they have too much to do, or give no sign of life.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::json;
+use wharf::config::{CallLimits, HealthCheck, Share};
+use wharf::names::ServerName;
+use wharf_testkit::{Era, Puppet, Step};
+
+use super::exposition::Scrape;
+use super::metrics::{call, get, scrape};
+use super::{Door, open, open_with};
+use crate::support::{at, count, folder, host, puppet, quick, received, soon, until};
+
+fn of<'a>(scrape: &Scrape, name: &str, server: &'a str, reason: Option<&'a str>) -> Option<f64> {
+    let labels = std::iter::once(("server", server)).chain(reason.map(|reason| ("reason", reason)));
+    scrape.value(name, &labels.collect::<Vec<_>>())
+}
+
+/// Looks again and again until a value is this.
+async fn reaches(door: &Door, name: &str, labels: &[(&str, &str)], value: f64) -> Scrape {
+    let looking = async {
+        loop {
+            let now = scrape(door).await;
+            if now.value(name, labels) == Some(value) {
+                return now;
+            }
+        }
+    };
+    soon(&format!("{name} is {value}"), looking).await
+}
+
+#[tokio::test]
+async fn l94_what_a_server_has_too_much_of_is_counted_at_that_server() {
+    let files = folder();
+    let (log, go) = (at(&files, "log"), at(&files, "go"));
+    let slow = Puppet::of(Era::Modern).on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]).log(&log);
+    // One is under way, and one waits.
+    let limits = CallLimits { calls_per_server: 2, waiting: 8, ..CallLimits::default() };
+    let host = host([puppet("slow", &slow), puppet("fine", &Puppet::of(Era::Modern))]).await;
+    host.tools().await;
+    let door = Arc::new(open_with(host, |b| b.limits(limits)).await);
+    let spawn = || {
+        let door = Arc::clone(&door);
+        tokio::spawn(async move { call(&door, "slow_echo").await })
+    };
+    let first = spawn();
+    until("it is under way", || count(&received(&log), "tools/call") == 1).await;
+    let second = spawn();
+    let now = reaches(&door, "wharf_caller_waiting", &[("caller", "local")], 1.0).await;
+    assert_eq!(now.value("wharf_caller_calls", &[("caller", "local")]), Some(1.0));
+    assert_eq!(now.value("wharf_gate_waiting", &[("server", "slow")]), Some(1.0));
+    assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(0.0));
+    for _ in 0..3 {
+        assert_eq!(call(&door, "slow_echo").await["error"]["data"]["kind"], "overloaded");
+    }
+    assert!(call(&door, "fine_echo").await["result"].is_object());
+    assert!(call(&door, "made_up").await["error"].is_object());
+    std::fs::write(&go, "").unwrap();
+    for held in [first, second] {
+        assert!(held.await.unwrap()["result"].is_object());
+    }
+    let now = scrape(&door).await;
+    let refused = |server, reason| of(&now, "wharf_server_refused_total", server, Some(reason));
+    assert_eq!((refused("slow", "queue"), refused("slow", "rate")), (Some(3.0), Some(0.0)));
+    assert_eq!((refused("fine", "queue"), refused("fine", "rate")), (Some(0.0), Some(0.0)));
+    assert_eq!(now.all("wharf_server_refused_total", &[]).len(), 4, "of servers that are configured");
+    assert_eq!(now.value("wharf_requests_rejected_total", &[("reason", "queue")]), Some(3.0));
+    assert_eq!(of(&now, "wharf_server_waits_total", "slow", None), Some(1.0));
+    assert_eq!(of(&now, "wharf_server_waits_total", "fine", None), Some(0.0));
+    assert!(of(&now, "wharf_server_wait_seconds_total", "slow", None) > Some(0.0));
+    let status = get(&door, "/status", &[]).await.json();
+    let row = status["servers"].as_array().unwrap().iter().find(|row| row["name"] == "slow").unwrap();
+    assert_eq!(row["refused"], json!({"queue": 3, "rate": 0}));
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l94_a_server_that_is_asked_too_often_is_known_by_name() {
+    let limits = CallLimits { server_calls_per_second: Some(0.01), ..CallLimits::default() };
+    let servers = [puppet("pup", &Puppet::of(Era::Modern)), puppet("fine", &Puppet::of(Era::Modern))];
+    let host = host(servers).await;
+    host.tools().await;
+    let door = open_with(host, |b| b.limits(limits)).await;
+    assert!(call(&door, "pup_echo").await["result"].is_object());
+    assert_eq!(call(&door, "pup_echo").await["error"]["data"]["kind"], "overloaded");
+    let now = scrape(&door).await;
+    let refused = |server, reason| of(&now, "wharf_server_refused_total", server, Some(reason));
+    assert_eq!((refused("pup", "rate"), refused("pup", "queue")), (Some(1.0), Some(0.0)));
+    assert_eq!(refused("fine", "rate"), Some(0.0));
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_a_call_that_waits_too_long_is_counted_as_waited_and_as_refused() {
+    let files = folder();
+    let log = at(&files, "log");
+    let mut slow = puppet("slow", &Puppet::of(Era::Modern).on("tool:echo", [Step::Hang]).log(&log));
+    slow.timeout = Duration::from_secs(1);
+    let limits = CallLimits { calls_per_server: 2, waiting: 8, ..CallLimits::default() };
+    let host = quick().server(slow).start().await.unwrap();
+    host.tools().await;
+    let door = open_with(host, |b| b.limits(limits)).await;
+    let ends = futures_util::future::join_all((0..2).map(|_| call(&door, "slow_echo"))).await;
+    let kinds: Vec<_> = ends.iter().map(|end| end["error"]["data"]["kind"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"timeout"), "{kinds:?}");
+    let now = scrape(&door).await;
+    assert_eq!(of(&now, "wharf_server_waits_total", "slow", None), Some(1.0));
+    let overloaded = kinds.iter().filter(|kind| **kind == "overloaded").count() as f64;
+    assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(overloaded));
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l38_missed_checks_are_told_of_until_the_server_gives_a_sign_again() {
+    let files = folder();
+    let (go, log) = (at(&files, "go"), at(&files, "log"));
+    let turns = vec![vec![Step::Hang], vec![Step::Hang], vec![Step::Honest]];
+    let script = Puppet::of(Era::Legacy)
+        .log(&log)
+        .on("ping", [Step::Turns(turns)])
+        // One with a call under way is only marked.
+        .on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]);
+    let mut pup = puppet("pup", &script);
+    pup.resilience.health_check = HealthCheck::Every(Duration::from_millis(20));
+    pup.timeout = Duration::from_secs(1);
+    let door = Arc::new(open(quick().server(pup).start().await.unwrap()).await);
+    let labels = [("server", "pup"), ("instance", "1")];
+    assert_eq!(scrape(&door).await.value("wharf_server_missed_checks", &labels), Some(0.0));
+    let calling = tokio::spawn({
+        let door = Arc::clone(&door);
+        async move { call(&door, "pup_echo").await }
+    });
+    reaches(&door, "wharf_server_missed_checks", &labels, 1.0).await;
+    reaches(&door, "wharf_server_missed_checks", &labels, 0.0).await;
+    std::fs::write(&go, "").unwrap();
+    drop(calling.await);
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_whether_it_is_ready_is_a_number_too() {
+    let broken = Puppet::of(Era::Silent).with(|script| script.start = vec![Step::Exit(3)]);
+    let required = [ServerName::parse("broken").unwrap()];
+    let host = quick().server(puppet("broken", &broken)).start().await.unwrap();
+    let door = open_with(host, |b| b.required(required)).await;
+    assert_eq!(scrape(&door).await.value("wharf_ready", &[]), Some(1.0), "nothing is known of it yet");
+    door.host.tools().await;
+    assert_eq!(get(&door, "/readyz", &[]).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(scrape(&door).await.value("wharf_ready", &[]), Some(0.0));
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_connections_are_counted_those_of_single_calls_too() {
+    let files = folder();
+    let (go, log) = (at(&files, "go"), at(&files, "log"));
+    let script = Puppet::of(Era::Modern).on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]).log(&log);
+    let mut own = puppet("own", &script);
+    own.share = Some(Share::Never);
+    let door = Arc::new(open(quick().server(own).start().await.unwrap()).await);
+    let labels = [("server", "own")];
+    assert_eq!(scrape(&door).await.value("wharf_server_connections", &labels), Some(0.0));
+    door.host.tools().await;
+    let before = scrape(&door).await.value("wharf_server_connections", &labels).unwrap();
+    let calls: Vec<_> = (0..2)
+        .map(|_| {
+            let door = Arc::clone(&door);
+            tokio::spawn(async move { call(&door, "own_echo").await })
+        })
+        .collect();
+    until("both are under way", || count(&received(&log), "tools/call") == 2).await;
+    assert_eq!(scrape(&door).await.value("wharf_server_connections", &labels), Some(before + 2.0));
+    std::fs::write(&go, "").unwrap();
+    for answer in calls {
+        assert!(answer.await.unwrap()["result"].is_object());
+    }
+    reaches(&door, "wharf_server_connections", &labels, before).await;
+    door.host.close().await;
+}
