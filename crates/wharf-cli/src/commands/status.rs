@@ -87,7 +87,9 @@ pub(crate) fn state(server: &Value) -> String {
     match server["circuit"].as_str() {
         _ if server["enabled"] == false => "disabled".to_owned(),
         // Its connection may live; nobody is let through to it.
-        Some("open" | "half-open") => "left alone".to_owned(),
+        Some("open") => "left alone".to_owned(),
+        // The next call, or one that is under way, says whether it is well again.
+        Some("half-open") => "on trial".to_owned(),
         _ if well > 0 && (well < all || server["state"] == "connected") => format!("{well} of {all}"),
         _ => text(&server["state"]),
     }
