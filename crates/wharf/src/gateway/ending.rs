@@ -195,7 +195,8 @@ impl Deref for Shift {
     }
 }
 
-fn ended(kind: &str, why: &str) -> RpcError {
+/// The error of a call that was ended.
+pub(super) fn ended(kind: &str, why: &str) -> RpcError {
     let data = serde_json::json!({ "kind": kind, "retryable": false });
     RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, why) }
 }

@@ -24,6 +24,7 @@ mod guard;
 mod h1;
 mod hearing;
 mod http;
+mod leaving;
 mod legacy;
 mod limits;
 mod line;

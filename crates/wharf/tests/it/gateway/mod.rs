@@ -10,6 +10,7 @@ mod exposition;
 mod extensions;
 mod faithful;
 mod floods;
+mod goodbyes;
 mod hostile;
 mod jwt;
 mod lapses;

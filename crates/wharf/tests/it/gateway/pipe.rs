@@ -45,6 +45,11 @@ impl Caller {
         self.input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
+    /// Says nothing more, and goes on reading.
+    pub(crate) async fn hush(&mut self) {
+        self.input.shutdown().await.unwrap();
+    }
+
     /// The next message of the gateway.
     pub(crate) async fn next(&mut self) -> Value {
         self.last().await.expect("the gateway hung up")

@@ -267,6 +267,21 @@ async fn p6_calls_that_outlast_the_stop_are_cancelled_and_told_so_over_each_sock
 }
 
 #[tokio::test]
+async fn l30_a_caller_that_closes_its_half_of_a_socket_is_answered() {
+    let served = Served::puppet(Through::Unix, &Puppet::new()).await;
+    for request in [modern_body("server/discover", json!({})), modern_body("tools/list", json!({})), call()] {
+        let mut caller = served.raw().await;
+        caller.say(&request.to_string()).await;
+        let Raw::Unix(_, output) = &mut caller else { panic!("a Unix socket") };
+        output.shutdown().await.unwrap();
+        let answer = caller.hear().await.unwrap_or_else(|| panic!("{request}: nothing was said"));
+        assert!(answer["id"] == 7 && answer["result"].is_object(), "{answer}");
+        assert_eq!(caller.hear().await, None);
+    }
+    served.stop().await.close().await;
+}
+
+#[tokio::test]
 async fn l30_what_is_no_message_is_answered_as_such_and_the_next_one_is_heard() {
     for through in BOTH {
         let served = Served::puppet(through, &Puppet::new()).await;
