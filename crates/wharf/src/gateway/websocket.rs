@@ -18,7 +18,7 @@ use super::leaving::LAST_WORDS;
 use super::outgoing::Outgoing;
 use super::stay::Guest;
 use super::stdio::Pipe;
-use crate::net::{CLOSING, FrameEnd, Hearing, Speaking, WebSocket, accept_key};
+use crate::net::{DEAF, FrameEnd, Hearing, LET_OUT, STOPPING, Speaking, WebSocket, accept_key};
 
 /// The name of what is spoken.
 const MCP: &str = "mcp";
@@ -76,7 +76,7 @@ pub(super) async fn converse(
     let (mut pipe, messages) = Pipe::open(gateway, caller.clone());
     let leaving = pipe.leaving();
     let patience = settings.drain + LAST_WORDS;
-    let goodbye = {
+    let end = {
         let mut writing = pin!(write(&mut speaking, messages));
         let mut reading = pin!(read(&mut hearing, &mut pipe));
         let mut end = tokio::select! {
@@ -93,21 +93,23 @@ pub(super) async fn converse(
                 gone = &mut reading => end = End::Over(gone),
             }
         }
-        match end {
-            End::Over(end) => {
+        match &end {
+            End::Over(_) => {
                 leaving.cancel();
                 leaving.last_words(writing).await;
-                end.code()
             }
-            End::Deaf => FrameEnd::Over("it does not read".into()).code(),
-            End::Out => {
-                let _ = tokio::time::timeout(patience, leaving.settle(writing)).await;
-                CLOSING
-            }
-            End::Stop => CLOSING,
+            End::Out => drop(tokio::time::timeout(patience, leaving.settle(writing)).await),
+            End::Deaf | End::Stop => {}
         }
+        end
     };
     pipe.end();
+    let goodbye = match &end {
+        End::Over(end) => end.goodbye(),
+        End::Deaf => DEAF,
+        End::Stop => STOPPING,
+        End::Out => LET_OUT,
+    };
     let _ = tokio::time::timeout(GOODBYE, speaking.close(goodbye, hearing)).await;
 }
 
