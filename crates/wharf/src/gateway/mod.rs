@@ -24,6 +24,7 @@ mod guard;
 mod h1;
 mod hearing;
 mod http;
+mod incoming;
 mod leaving;
 mod legacy;
 mod limits;
@@ -307,10 +308,10 @@ impl GatewayBuilder {
         self
     }
 
-    /// The largest request that is read. Defaults to 4 MiB.
+    /// The largest request that is read. Defaults to 4 MiB, and to 10 MiB over stdio.
     #[must_use]
     pub fn largest_request(mut self, bytes: usize) -> Self {
-        self.settings.body = bytes;
+        (self.settings.body, self.settings.limits.line) = (bytes, bytes);
         self
     }
 

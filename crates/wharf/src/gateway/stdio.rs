@@ -6,21 +6,24 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::Gateway;
 use super::calls::{Begun, Calls};
+use super::desk::unfit;
 use super::ending::OnDuty;
+use super::incoming::{Frame, Incoming};
 use super::leaving::{LAST_WORDS, Leaving};
 use super::legacy::{self, Talk};
 use super::line::Line;
+use super::metrics;
 use super::modern::Asked;
 use super::outgoing::{self, Outgoing, Taking};
 use super::stay::Guest;
 use super::visit::Habit;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mcp::{code, method};
 use crate::wire::{Json, Message, RpcError, parse_message, response_error, response_result};
 
@@ -43,7 +46,7 @@ pub(super) async fn serve(
 }
 
 /// Serves until the input ends: then calls that are under way have a grace. Or until the stop: then no more is begun, and
-/// they may end. Lines of more than `limit` bytes are not read, and a caller that takes nothing for all of `patience` is
+/// they may end. Lines of more than `limit` bytes are not taken, and a caller that takes nothing for all of `patience` is
 /// given up. Whether the caller is gone altogether can be seen by some inputs.
 pub(super) async fn serve_until<I: AsyncBufRead + Unpin>(
     gateway: &Gateway,
@@ -92,9 +95,12 @@ enum End {
 
 /// Takes one message after the other.
 async fn read(input: &mut (impl AsyncBufRead + Unpin), pipe: &mut Pipe, limit: usize) -> Result<()> {
-    let mut begun = Vec::new();
-    while let Some(line) = next_line(input, &mut begun, limit).await? {
-        pipe.take(line).await?;
+    let mut incoming = Incoming::new(limit);
+    while let Some(frame) = incoming.next(input).await? {
+        match frame {
+            Frame::Line(line) => pipe.take(line).await?,
+            Frame::TooLong(id) => pipe.refuse_long(id, limit).await,
+        }
     }
     Ok(())
 }
@@ -109,42 +115,6 @@ async fn drain(gateway: &Gateway, leaving: &Leaving, writer: &mut JoinHandle<()>
     tokio::select! {
         () = leaving.settle(async { drop(writer.await) }) => {}
         () = end => {}
-    }
-}
-
-/// The next line, or what stands there instead of one at the end. What has begun is kept if nobody waits for it any more.
-async fn next_line(
-    input: &mut (impl AsyncBufRead + Unpin),
-    begun: &mut Vec<u8>,
-    limit: usize,
-) -> Result<Option<Bytes>> {
-    loop {
-        let arrived = input.fill_buf().await;
-        let arrived =
-            arrived.map_err(|error| Error::Internal(format!("standard input cannot be read: {error}")))?;
-        let end = memchr::memchr(b'\n', arrived);
-        let part = &arrived[..end.unwrap_or(arrived.len())];
-        if begun.len() + part.len() > limit {
-            return Err(Error::Internal(format!("a message of more than {limit} bytes came in")));
-        }
-        let is_last = arrived.is_empty();
-        // Most lines arrive as a whole, and are copied once.
-        let whole = (end.is_some() && begun.is_empty()).then(|| Bytes::copy_from_slice(part.trim_ascii()));
-        if whole.is_none() {
-            begun.extend_from_slice(part);
-        }
-        let read = part.len() + usize::from(end.is_some());
-        input.consume(read);
-        if whole.is_some() {
-            return Ok(whole);
-        }
-        if is_last && begun.is_empty() {
-            return Ok(None);
-        }
-        if is_last || end.is_some() {
-            let line = Bytes::from(std::mem::take(begun));
-            return Ok(Some(line.slice_ref(line.trim_ascii())));
-        }
     }
 }
 
@@ -205,11 +175,19 @@ impl Pipe {
                 Ok(())
             }
             Err(bad) => {
-                let error = RpcError::new(code::PARSE, bad.reason);
-                self.say(response_error(&Json::null(), &error)).await;
+                let (id, error) = unfit(bad);
+                self.say(response_error(&id, &error)).await;
                 Ok(())
             }
         }
+    }
+
+    /// Says that a message was too long to be taken.
+    async fn refuse_long(&self, id: Option<Json>, limit: usize) {
+        metrics::count(&self.gateway.desk.rejections.size);
+        let why = format!("the message has more than {limit} bytes, which is the limit");
+        let error = RpcError::new(code::INVALID_REQUEST, why);
+        self.say(response_error(&id.unwrap_or_else(Json::null), &error)).await;
     }
 
     async fn answer(&mut self, asked: Box<Asked>) -> Result<()> {

@@ -16,6 +16,7 @@ mod jwt;
 mod lapses;
 mod limits;
 mod matrix;
+mod messages;
 mod metrics;
 mod offers;
 mod own_tools;
