@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::Gateway;
 use super::calls::{Begun, Calls};
 use super::desk::unfit;
-use super::ending::OnDuty;
+use super::ending::{OnDuty, stops};
 use super::incoming::{Frame, Incoming};
 use super::leaving::{LAST_WORDS, Leaving};
 use super::legacy::{self, Talk};
@@ -149,6 +149,10 @@ impl Pipe {
         }
         match parse_message(frame, self.gateway.settings.limits.depth) {
             Ok(Message::Request { id, method, params }) => {
+                if self.gateway.desk.is_stopping() {
+                    self.say(response_error(&id, &stops())).await;
+                    return Ok(());
+                }
                 self.taking.is_ahead().await;
                 if !self.is_counted
                     && let Err(overloaded) = self.gateway.desk.gate.arrive(&self.caller)

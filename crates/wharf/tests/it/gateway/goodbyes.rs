@@ -151,3 +151,48 @@ async fn l30_streams_do_not_hold_up_the_end() {
     assert_eq!(legacy.last().await, None);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn p6_a_request_that_comes_while_the_gateway_stops_is_answered_at_once() {
+    let mut slow = Slow::start().await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let gateway = Gateway::builder(slow.host.clone()).build().unwrap();
+    let mut caller = Caller::at(gateway, async { drop(stopped.await) });
+    caller
+        .say(modern_body("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})))
+        .await;
+    assert_eq!(caller.next().await["method"], "notifications/subscriptions/acknowledged");
+    caller.say(call(1)).await;
+    caller.say(call(2)).await;
+    slow.until(2).await;
+    stop.send(()).unwrap();
+    assert_eq!(caller.next().await["id"], 7, "the stream ends");
+    caller.say(call(3)).await;
+    let told = caller.next().await;
+    let data = &told["error"]["data"];
+    assert!(told["id"] == 3 && data["kind"] == "unavailable" && data["retryable"] == true, "{told}");
+    assert!(told["error"]["message"].as_str().unwrap().contains("nothing was done"), "{told}");
+    // What is told is heard, too: this one need not be waited for.
+    caller
+        .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}))
+        .await;
+    slow.until(1).await;
+    slow.go.send(true).unwrap();
+    assert_eq!(caller.next().await["id"], 1);
+    assert_eq!(caller.last().await, None);
+
+    // The twin: the last one is cancelled by its caller, and nothing is left to wait for.
+    slow.go.send(false).unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let gateway = Gateway::builder(slow.host.clone()).build().unwrap();
+    let mut caller = Caller::at(gateway, async { drop(stopped.await) });
+    caller.say(call(1)).await;
+    slow.until(1).await;
+    let began = Instant::now();
+    stop.send(()).unwrap();
+    caller
+        .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}))
+        .await;
+    assert_eq!(caller.last().await, None);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}

@@ -226,6 +226,11 @@ async fn l30_at_the_stop_calls_under_way_end_and_idle_callers_are_let_go() {
         if through == Through::Unix {
             assert!(!path.exists(), "the socket is gone");
         }
+        let mut late = modern_body("tools/list", json!({}));
+        late["id"] = json!(8);
+        let told = busy.ask(&late).await;
+        let data = &told["error"]["data"];
+        assert!(told["id"] == 8 && data["kind"] == "unavailable" && data["retryable"] == true, "{told}");
         std::fs::write(&go, "").unwrap();
         let answer = busy.hear().await.unwrap_or_else(|| panic!("{through:?}: the call was cut off"));
         assert_eq!(answer["id"], 7);
