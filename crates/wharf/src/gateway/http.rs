@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::accept;
 use super::barred::{Bar, Whence};
+use super::batch;
 use super::bell::Listener;
 use super::body::{self, Reply};
 use super::clock::{Clock, Wait};
@@ -332,8 +333,15 @@ impl Door {
         let (desk, settings) = (&self.gateway.desk, &self.gateway.settings);
         let modern = is_modern(head);
         if is_batch(&frame) {
-            let error = RpcError::new(code::INVALID_REQUEST, "batches are not taken here: send one message");
-            return body::refuse(StatusCode::BAD_REQUEST, &error);
+            let frame = (frame, settings.limits.depth);
+            let reply = match modern {
+                true => body::refuse(StatusCode::BAD_REQUEST, &batch::refused()),
+                false => self.sessions.take_batch(desk, (&caller, head), frame),
+            };
+            if reply.status == StatusCode::BAD_REQUEST {
+                metrics::count(&desk.rejections.malformed);
+            }
+            return reply;
         }
         let message = match read(frame, settings) {
             Ok(message) => message,

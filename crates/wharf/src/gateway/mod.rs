@@ -9,6 +9,7 @@ mod addresses;
 mod apps;
 mod asking;
 mod barred;
+mod batch;
 mod bell;
 mod bench;
 mod body;

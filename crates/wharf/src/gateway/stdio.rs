@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::Gateway;
+use super::batch::{self, Batch};
 use super::calls::{Begun, Calls};
 use super::desk::unfit;
 use super::ending::{OnDuty, stops};
@@ -25,7 +26,7 @@ use super::stay::Guest;
 use super::visit::Habit;
 use crate::error::Result;
 use crate::mcp::{code, method};
-use crate::wire::{Json, Message, RpcError, parse_message, response_error, response_result};
+use crate::wire::{Json, Message, RpcError, is_batch, parse_message, response_error, response_result};
 
 /// How much is written together.
 const TOGETHER: usize = 64 * 1024;
@@ -147,6 +148,10 @@ impl Pipe {
         if frame.is_empty() {
             return Ok(());
         }
+        if is_batch(&frame) {
+            Box::pin(self.take_batch(frame)).await;
+            return Ok(());
+        }
         match parse_message(frame, self.gateway.settings.limits.depth) {
             Ok(Message::Request { id, method, params }) => {
                 if self.gateway.desk.is_stopping() {
@@ -183,6 +188,23 @@ impl Pipe {
                 self.say(response_error(&id, &error)).await;
                 Ok(())
             }
+        }
+    }
+
+    /// Takes several messages at once, where the caller's revision has that.
+    async fn take_batch(&mut self, frame: Bytes) {
+        let Some(talk) = self.talk.as_ref().filter(|talk| talk.revision.has_batches()) else {
+            return self.say(response_error(&Json::null(), &batch::refused())).await;
+        };
+        self.taking.is_ahead().await;
+        let batch = Batch::read(frame, self.gateway.settings.limits.depth, self.is_counted);
+        let line = || Line::over(self.out.clone(), &self.caller);
+        let begin = |batch: Batch| batch.begin(&self.gateway.desk, talk, &self.caller, line);
+        let begun = batch.and_then(|batch| batch::answer_together(&self.out, || begin(batch)));
+        // What is cancelled by it ends without a word.
+        self.taking.look_again();
+        if let Err(error) = begun {
+            self.say(response_error(&Json::null(), &error)).await;
         }
     }
 

@@ -21,6 +21,7 @@ mod tests;
 mod write;
 
 pub use canonical::fingerprint;
+pub(crate) use envelope::split_batch;
 pub use envelope::{Malformed, Message, ReplyId, RpcError, is_batch, parse_frame, parse_message};
 #[doc(hidden)]
 pub use http1::{BadChunks, Chunks, Next as NextChunk};

@@ -2,8 +2,8 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use wharf::Host;
 use wharf::gateway::Gateway;
+use wharf::{Host, LocalTool};
 
 use super::pipe::Caller;
 use super::{Answer, Door, modern_body, open};
@@ -143,4 +143,150 @@ async fn exh_03_a_body_over_the_limit_is_told_what_the_limit_is() {
         assert_eq!(told.status.as_u16(), status, "{told:?}");
         assert_eq!(told.body.contains("5000 bytes"), status == 413, "{told:?}");
     }
+}
+
+const BATCHES: &str = "2025-03-26";
+
+async fn greeted(host: &Host, revision: &str) -> Caller {
+    let mut caller = Caller::of(host);
+    caller.ask(0, "initialize", json!({"protocolVersion": revision, "capabilities": {}})).await;
+    assert_eq!(caller.next().await["result"]["protocolVersion"], revision);
+    caller.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    caller
+}
+
+fn request(id: u64, method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+/// A host with a tool that never answers.
+async fn with_hanging_tool() -> Host {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+    let host = host().await;
+    let hang = LocalTool::new("hang", "Hangs", async |_: Nothing, _| {
+        std::future::pending::<()>().await;
+        Ok::<_, String>("")
+    });
+    host.register(hang).unwrap();
+    host
+}
+
+/// The answers of a batch, by their ids.
+fn sorted(answers: &[Value]) -> Vec<(Value, Value)> {
+    let mut all: Vec<_> = answers.iter().map(|a| (a["id"].clone(), a["error"]["code"].clone())).collect();
+    all.sort_by_key(|(id, _)| id.as_u64());
+    all
+}
+
+fn mixed() -> Value {
+    json!([
+        request(1, "ping", json!({})),
+        {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"},
+        request(2, "tools/list", json!({})),
+        request(3, "tools/call", json!({"name": "none", "arguments": {}})),
+        request(4, "initialize", json!({"protocolVersion": BATCHES, "capabilities": {}})),
+        modern_body("tools/list", json!({})),
+        5,
+    ])
+}
+
+fn mixed_answers() -> Vec<(Value, Value)> {
+    [
+        (Value::Null, json!(-32600)),
+        (json!(1), Value::Null),
+        (json!(2), Value::Null),
+        (json!(3), json!(-32602)),
+        (json!(4), json!(-32600)),
+        (json!(7), json!(-32600)),
+    ]
+    .into()
+}
+
+#[tokio::test]
+async fn l31_a_batch_is_answered_together_where_the_revision_has_batches() {
+    let host = with_hanging_tool().await;
+    let mut caller = greeted(&host, BATCHES).await;
+    caller.say(mixed()).await;
+    let answer = caller.next().await;
+    assert_eq!(sorted(answer.as_array().unwrap()), mixed_answers());
+    // What wants no answer has none, and what is cancelled neither.
+    caller.say(json!([{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}])).await;
+    let hang = request(1, "tools/call", json!({"name": "hang", "arguments": {}}));
+    caller.say(json!([hang, request(2, "ping", json!({}))])).await;
+    caller
+        .say(json!([{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}]))
+        .await;
+    let answer = caller.next().await;
+    assert_eq!(sorted(answer.as_array().unwrap()), [(json!(2), Value::Null)]);
+    // It is answered after the end of the input, too.
+    caller.say(json!([request(1, "tools/list", json!({}))])).await;
+    caller.hush().await;
+    assert_eq!(caller.next().await[0]["id"], 1);
+    assert_eq!(caller.last().await, None);
+}
+
+#[tokio::test]
+async fn l31_a_batch_has_bounds_of_its_own() {
+    let mut caller = greeted(&host().await, BATCHES).await;
+    for (count, fits) in [(99, true), (100, true), (101, false)] {
+        let pings: Vec<_> = (0..count).map(|id| request(id, "ping", json!({}))).collect();
+        caller.say(json!(pings)).await;
+        let answer = caller.next().await;
+        match fits {
+            true => assert_eq!(answer.as_array().map(Vec::len), Some(pings.len())),
+            false => assert_eq!(answer["error"]["code"], -32600, "{answer}"),
+        }
+    }
+    for (text, code) in [("[]", -32600), ("[ ]", -32600), ("[{]", -32700), ("[", -32700)] {
+        caller.write(format!("{text}\n").as_bytes()).await;
+        let told = caller.next().await;
+        assert_eq!((&told["error"]["code"], &told["id"]), (&json!(code), &Value::Null), "{text}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn l31_a_batch_is_refused_everywhere_else() {
+    let door = open(host().await).await;
+    let batch = json!([request(1, "ping", json!({}))]);
+    let is_refused = |told: &Value| {
+        let (code, words) = (&told["error"]["code"], told["error"]["message"].as_str().unwrap_or_default());
+        assert!(*code == -32600 && words.starts_with("batches are not taken here"), "{told}");
+    };
+    let mut nobody = Caller::of(&door.host);
+    let mut newer = greeted(&door.host, "2025-11-25").await;
+    for caller in [&mut nobody, &mut newer] {
+        caller.say(batch.clone()).await;
+        is_refused(&caller.next().await);
+    }
+    let session = door.greet().await;
+    let headers: [&[(&str, &str)]; 3] =
+        [&[], &[("mcp-session-id", &session)], &[("mcp-protocol-version", "2026-07-28")]];
+    for headers in headers {
+        let told = post(&door, headers, &batch.to_string()).await;
+        assert_eq!(told.status, 400, "{told:?}");
+        is_refused(&told.json());
+    }
+}
+
+#[tokio::test]
+async fn l31_a_batch_over_http_is_answered_on_one_stream() {
+    let door = open(host().await).await;
+    let hello = request(0, "initialize", json!({"protocolVersion": BATCHES, "capabilities": {}}));
+    let answer = door.legacy(None, hello).await;
+    let session = answer.headers["mcp-session-id"].to_str().unwrap().to_owned();
+    let session = [("mcp-session-id", session.as_str())];
+    let answer = post(&door, &session, &mixed().to_string()).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.headers["content-type"]),
+        (200, &"text/event-stream".parse().unwrap())
+    );
+    assert_eq!(sorted(&answer.events()), mixed_answers());
+    let told = json!([{"jsonrpc": "2.0", "method": "notifications/initialized"}]);
+    let answer = post(&door, &session, &told.to_string()).await;
+    assert_eq!((answer.status.as_u16(), answer.body.as_str()), (202, ""));
+    let answer = post(&door, &session, "[]").await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["error"]["code"]), (400, &json!(-32600)));
+    let lost = post(&door, &[("mcp-session-id", "lost")], &mixed().to_string()).await;
+    assert_eq!(lost.status, 404);
 }
