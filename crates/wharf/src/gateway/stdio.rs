@@ -66,14 +66,19 @@ pub(super) async fn serve_until<I: AsyncBufRead + Unpin>(
             _ = &mut writer => End::Output,
             () = stop => End::Stop,
         };
-        match end {
-            End::Stop => tokio::select! {
+        if matches!(end, End::Stop) {
+            // What it says is still heard, and that it says no more changes nothing.
+            let heard = async {
+                drop(reading.await);
+                std::future::pending().await
+            };
+            tokio::select! {
                 biased;
-                read = &mut reading => End::Input(read),
-                () = drain(gateway, &leaving, &mut writer) => End::Output,
-            },
-            end => end,
+                () = heard => {}
+                () = drain(gateway, &leaving, &mut writer) => {}
+            }
         }
+        end
     };
     let read = match end {
         End::Input(read) => {

@@ -177,6 +177,9 @@ async fn p6_a_request_that_comes_while_the_gateway_stops_is_answered_at_once() {
         .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}))
         .await;
     slow.until(1).await;
+    // The stop has its own patience, also with a caller that says nothing more.
+    caller.hush().await;
+    tokio::time::advance(Duration::from_secs(5)).await;
     slow.go.send(true).unwrap();
     assert_eq!(caller.next().await["id"], 1);
     assert_eq!(caller.last().await, None);
