@@ -22,6 +22,7 @@ mod listing;
 mod login;
 mod lock;
 mod logs;
+mod piped;
 mod provider;
 mod reload;
 mod render;

@@ -236,7 +236,7 @@ impl Inbox {
     /// Ends a call whose answer came and cannot be taken. Nothing happens if it ended before.
     pub(crate) fn refuse(&self, call: u64, reason: String) {
         if self.waits(call) {
-            self.malformed(Malformed { id: Some(call), reason });
+            self.malformed(Malformed::new(Some(call), reason));
         }
     }
 
@@ -260,10 +260,7 @@ impl Inbox {
         match message {
             Message::Response { id: ReplyId::Number(id), outcome } => self.deliver(id, outcome),
             Message::Response { id: ReplyId::Respelt(id), .. } => {
-                self.malformed(Malformed {
-                    id: Some(id),
-                    reason: "its id is not the number that was sent".into(),
-                });
+                self.malformed(Malformed::new(Some(id), "its id is not the number that was sent"));
             }
             Message::Response { id: ReplyId::Null, outcome: Err(error) } => self.nameless(error),
             Message::Response { .. } => self.counters.stray_answer(),

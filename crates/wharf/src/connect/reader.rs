@@ -348,7 +348,7 @@ impl Source {
 fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner, source: &str) {
     match line {
         Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
-            inbox.malformed(Malformed { id: None, reason: "not JSON".into() });
+            inbox.malformed(Malformed::new(None, "not JSON"));
             if banner.left == 0 {
                 let text = String::from_utf8_lossy(&text);
                 let shown = inbox.monitor.redactor.redact_beginning(&text, 200).into_owned();
@@ -368,7 +368,7 @@ fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner, source: &str) {
         Line::TooLong { id, length } => {
             let limit = inbox.limits.line;
             let reason = format!("its line has {length} bytes, more than the limit of {limit}");
-            inbox.malformed(Malformed { id, reason });
+            inbox.malformed(Malformed::new(id, reason));
         }
     }
 }

@@ -211,13 +211,12 @@ async fn converse(socket: WebSocket, outbox: Arc<Outbox>, inbox: Arc<Inbox>) {
         never = write(&mut speaking, &outbox) => match never {},
     };
     outbox.shut();
-    let goodbye = end.code();
-    let (reason, protocol) = match end {
-        FrameEnd::Over(reason) => (reason, false),
-        FrameEnd::Broken(_, reason) => (reason, true),
+    let (reason, protocol) = match &end {
+        FrameEnd::Over(reason) => (reason.clone(), false),
+        FrameEnd::Broken(_, reason) => (reason.clone(), true),
     };
     inbox.close(Closed { reason, protocol });
-    let _ = tokio::time::timeout(GOODBYE, speaking.close(goodbye, hearing)).await;
+    let _ = tokio::time::timeout(GOODBYE, speaking.close(end.goodbye(), hearing)).await;
 }
 
 async fn read(hearing: &mut Hearing, inbox: &Inbox) -> FrameEnd {

@@ -38,6 +38,15 @@ struct Call {
     stop: Stop,
     /// The way back to its caller, where it can be asked something.
     line: Option<Line>,
+    /// Whether it ends only when nobody wants to hear more.
+    is_stream: bool,
+}
+
+/// What is begun.
+pub(super) struct Begun<'a> {
+    pub(super) id: &'a Json,
+    pub(super) line: Option<Line>,
+    pub(super) is_stream: bool,
 }
 
 /// How it is cancelled.
@@ -63,7 +72,8 @@ impl Calls {
         let (id, desk, line) = (job.asked.id.bytes().clone(), Arc::clone(&job.desk), job.line.clone());
         let (stop, registration) = AbortHandle::new_pair();
         let work = Some(Abortable::new(job.start(), registration));
-        self.lock().insert(id.clone(), Call { stop: Stop::Work(stop), line: Some(line.clone()) });
+        self.lock()
+            .insert(id.clone(), Call { stop: Stop::Work(stop), line: Some(line.clone()), is_stream: false });
         Errand { work, calls: Arc::clone(self), id, desk, line }
     }
 
@@ -71,7 +81,7 @@ impl Calls {
     /// that is not begun.
     pub(super) fn start_into(
         self: &Arc<Self>,
-        (id, line): (&Json, Option<Line>),
+        Begun { id, line, is_stream }: Begun<'_>,
         work: impl Future<Output = Pieces> + Send + 'static,
         out: mpsc::Sender<Vec<u8>>,
     ) -> Result<(), RpcError> {
@@ -92,15 +102,17 @@ impl Calls {
             let message = work.await;
             // It is under way until it can be told. Forgotten before it is: its caller may use the id again at once.
             let place = out.reserve().await;
-            calls.forget(&key);
-            if let Ok(place) = place {
+            // What was given up meanwhile was told so.
+            if calls.forget(&key)
+                && let Ok(place) = place
+            {
                 place.send(message.into_line());
             }
         };
         // Held until the call is entered, so that its end finds it there.
         let mut under_way = self.lock();
         let stop = Stop::Task(tokio::spawn(work).abort_handle());
-        under_way.insert(id.bytes().clone(), Call { stop, line });
+        under_way.insert(id.bytes().clone(), Call { stop, line, is_stream });
         Ok(())
     }
 
@@ -119,9 +131,21 @@ impl Calls {
         self.lock().values().filter_map(|call| call.line.clone()).collect()
     }
 
-    /// Ends everything.
-    pub(super) fn cancel_all(&self) {
-        self.lock().drain().for_each(|(_, call)| call.stop.now());
+    /// Ends everything, and says what that was.
+    pub(super) fn cancel_all(&self) -> Vec<Bytes> {
+        let gone: Vec<_> = self.lock().drain().collect();
+        let mut ids = Vec::with_capacity(gone.len());
+        for (id, call) in gone {
+            call.stop.now();
+            ids.push(id);
+        }
+        ids
+    }
+
+    /// Ends what would not end by itself.
+    pub(super) fn cancel_streams(&self) {
+        let gone: Vec<_> = self.lock().extract_if(|_, call| call.is_stream).collect();
+        gone.into_iter().for_each(|(_, call)| call.stop.now());
     }
 
     /// Whether nothing is under way.
@@ -129,10 +153,11 @@ impl Calls {
         self.lock().is_empty()
     }
 
-    fn forget(&self, id: &Bytes) {
+    /// Whether it was still there.
+    fn forget(&self, id: &Bytes) -> bool {
         // What goes with it goes where nothing is locked.
         let gone = self.lock().remove(id);
-        drop(gone);
+        gone.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Under> {

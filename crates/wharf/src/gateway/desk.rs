@@ -41,7 +41,7 @@ use crate::names::CallerName;
 use crate::outcome::Outcome;
 use crate::policy::Permission;
 use crate::session::Taint;
-use crate::wire::{Json, Members, RpcError};
+use crate::wire::{Json, Malformed, Members, RpcError};
 
 /// The one place where requests are answered.
 #[derive(Debug)]
@@ -451,6 +451,12 @@ fn unknown_tool() -> RpcError {
 
 pub(super) fn unknown(method: &str) -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method `{method}`"))
+}
+
+/// What is answered to a message that cannot be taken, and under which id.
+pub(super) fn unfit(bad: Malformed) -> (Json, RpcError) {
+    let code = if bad.is_json { code::INVALID_REQUEST } else { code::PARSE };
+    (bad.asked.unwrap_or_else(Json::null), RpcError::new(code, bad.reason))
 }
 
 pub(super) fn invalid(what: &str) -> RpcError {

@@ -195,7 +195,17 @@ impl Deref for Shift {
     }
 }
 
-fn ended(kind: &str, why: &str) -> RpcError {
+/// What is said to whoever asks for something while the gateway stops.
+pub(super) const STOPS: &str = "the gateway stops; nothing was done";
+
+/// The same as an error.
+pub(super) fn stops() -> RpcError {
+    let data = serde_json::json!({ "kind": "unavailable", "retryable": true, "retryAfterMs": 1000 });
+    RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, STOPS) }
+}
+
+/// The error of a call that was ended.
+pub(super) fn ended(kind: &str, why: &str) -> RpcError {
     let data = serde_json::json!({ "kind": kind, "retryable": false });
     RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, why) }
 }

@@ -16,9 +16,11 @@ use tokio::sync::watch;
 
 use super::accept;
 use super::barred::{Bar, Whence};
+use super::batch;
 use super::bell::Listener;
 use super::body::{self, Reply};
 use super::clock::{Clock, Wait};
+use super::desk::unfit;
 use super::ending::Shift;
 use super::guard;
 use super::h1::{BadBody, Head, Intake, Outlet, Over, Usual};
@@ -32,7 +34,7 @@ use super::visit::Habit;
 use super::websocket;
 use super::{Gateway, Settings};
 use crate::mcp::{Revision, code};
-use crate::wire::{Json, Message, RpcError, is_batch, parse_message};
+use crate::wire::{Json, Message, RpcError, is_batch, parse_message, response_error};
 
 pub(super) const VERSION: &str = "mcp-protocol-version";
 pub(super) const SESSION: &str = "mcp-session-id";
@@ -310,7 +312,11 @@ impl Door {
         let is_size = bad == BadBody::TooLarge;
         metrics::count(if is_size { &rejections.size } else { &rejections.malformed });
         match bad {
-            BadBody::TooLarge => body::plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large"),
+            BadBody::TooLarge => {
+                let limit = self.gateway.settings.body;
+                let why = format!("the request has more than {limit} bytes, which is the limit");
+                body::plain(StatusCode::PAYLOAD_TOO_LARGE, &why)
+            }
             BadBody::Late => body::plain(StatusCode::REQUEST_TIMEOUT, TOO_LATE),
             BadBody::Malformed | BadBody::Gone => {
                 body::plain(StatusCode::BAD_REQUEST, "the chunks of the request cannot be told apart")
@@ -324,15 +330,26 @@ impl Door {
             // A message for a stream, which is also where the answer goes.
             return Box::pin(self.streams.take(head.query(), &caller, frame)).await;
         }
-        let settings = &self.gateway.settings;
+        let (desk, settings) = (&self.gateway.desk, &self.gateway.settings);
+        let modern = is_modern(head);
+        if is_batch(&frame) {
+            let frame = (frame, settings.limits.depth);
+            let reply = match modern {
+                true => body::refuse(StatusCode::BAD_REQUEST, &batch::refused()),
+                false => self.sessions.take_batch(desk, (&caller, head), frame),
+            };
+            if reply.status == StatusCode::BAD_REQUEST {
+                metrics::count(&desk.rejections.malformed);
+            }
+            return reply;
+        }
         let message = match read(frame, settings) {
             Ok(message) => message,
             Err(refused) => {
-                metrics::count(&self.gateway.desk.rejections.malformed);
+                metrics::count(&desk.rejections.malformed);
                 return *refused;
             }
         };
-        let (desk, modern) = (&self.gateway.desk, is_modern(head));
         match message {
             Message::Request { id, method, params } => {
                 let asked = Box::new(Asked::new(id, method, params, &mut seat.habit));
@@ -374,12 +391,10 @@ fn check_kind(head: &Head, path: &[u8]) -> Result<(), Box<Reply>> {
 
 /// Takes a body apart.
 fn read(frame: Bytes, settings: &Settings) -> Result<Message, Box<Reply>> {
-    let refuse =
-        |code, why: String| Box::new(body::refuse(StatusCode::BAD_REQUEST, &RpcError::new(code, why)));
-    if is_batch(&frame) {
-        return Err(refuse(code::INVALID_REQUEST, "batches are not taken here: send one message".into()));
-    }
-    parse_message(frame, settings.limits.depth).map_err(|bad| refuse(code::PARSE, bad.reason))
+    parse_message(frame, settings.limits.depth).map_err(|bad| {
+        let (id, error) = unfit(bad);
+        Box::new(body::message(StatusCode::BAD_REQUEST, response_error(&id, &error)))
+    })
 }
 
 /// Whether the header names a revision that is not of the legacy era. Old callers send none.

@@ -97,7 +97,7 @@ impl Sessions {
         if asked.method == method::INITIALIZE {
             return Box::pin(self.open(desk, caller, &asked.id, asked.params.as_ref())).await;
         }
-        match self.find(head, caller) {
+        match self.find(head, caller, Some(&asked.id)) {
             Ok(talk) => talk.answer(desk, asked.with_head(head), caller, seat).await,
             Err(refused) => *refused,
         }
@@ -105,7 +105,7 @@ impl Sessions {
 
     /// Hears what is no request, over HTTP.
     pub(super) fn hear(&self, caller: &Guest, head: &Head, message: Message) -> Reply {
-        let talk = match self.find(head, caller) {
+        let talk = match self.find(head, caller, None) {
             Ok(talk) => talk,
             Err(refused) => return *refused,
         };
@@ -119,7 +119,7 @@ impl Sessions {
 
     /// Opens the stream that belongs to no request, or reads one on that broke.
     pub(super) fn stream(&self, head: &Head, caller: &Guest) -> Reply {
-        match self.find(head, caller) {
+        match self.find(head, caller, None) {
             Ok(talk) => talk.read_on(head.one("last-event-id")),
             Err(refused) => *refused,
         }
@@ -150,7 +150,7 @@ impl Sessions {
 
     /// Ends a session.
     pub(super) fn end(&self, head: &Head, caller: &Guest) -> Reply {
-        match self.find(head, caller) {
+        match self.find(head, caller, None) {
             Ok(talk) => {
                 talk.end();
                 if let Some(id) = head.one(SESSION) {
@@ -185,24 +185,29 @@ impl Sessions {
     }
 
     /// The session of a request. Another caller's is not found, and neither is one that never was.
-    fn find(&self, head: &Head, caller: &Guest) -> Result<Arc<Talk>, Box<Reply>> {
+    pub(super) fn find(
+        &self,
+        head: &Head,
+        caller: &Guest,
+        id: Option<&Json>,
+    ) -> Result<Arc<Talk>, Box<Reply>> {
+        let refuse = |status, why: &str| {
+            let error = RpcError::new(code::INVALID_REQUEST, why);
+            let told = response_error(id.unwrap_or(&Json::null()), &error);
+            Box::new(body::message(status, told))
+        };
         let Some(name) = head.usual_text(Usual::Session) else {
             let why = "the header `Mcp-Session-Id` is missing: send `initialize` first";
-            return Err(Box::new(body::refuse(
-                StatusCode::BAD_REQUEST,
-                &RpcError::new(code::INVALID_REQUEST, why),
-            )));
+            return Err(refuse(StatusCode::BAD_REQUEST, why));
         };
         let talk = self.lock().get(name).filter(|talk| talk.caller == **caller && talk.is_fresh()).cloned();
-        let talk = talk.ok_or_else(|| {
-            let error = RpcError::new(code::INVALID_REQUEST, "there is no such session: send `initialize`");
-            Box::new(body::refuse(StatusCode::NOT_FOUND, &error))
-        })?;
+        let lost = || refuse(StatusCode::NOT_FOUND, "there is no such session: send `initialize`");
+        let talk = talk.ok_or_else(lost)?;
         if head.usual(Usual::Version) != Some(talk.revision.as_str().as_bytes())
             && head.one(VERSION).is_some_and(|version| version != talk.revision.as_str())
         {
-            let error = RpcError::new(code::INVALID_REQUEST, "the session was opened with another revision");
-            return Err(Box::new(body::refuse(StatusCode::BAD_REQUEST, &error)));
+            let why = "the session was opened with another revision";
+            return Err(refuse(StatusCode::BAD_REQUEST, why));
         }
         let mut seen = talk.seen();
         seen.at = Instant::now();

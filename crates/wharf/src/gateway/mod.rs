@@ -9,6 +9,7 @@ mod addresses;
 mod apps;
 mod asking;
 mod barred;
+mod batch;
 mod bell;
 mod bench;
 mod body;
@@ -24,6 +25,8 @@ mod guard;
 mod h1;
 mod hearing;
 mod http;
+mod incoming;
+mod leaving;
 mod legacy;
 mod limits;
 mod line;
@@ -307,10 +310,10 @@ impl GatewayBuilder {
         self
     }
 
-    /// The largest request that is read. Defaults to 4 MiB.
+    /// The largest request that is read. Defaults to 4 MiB, and to 10 MiB over stdio.
     #[must_use]
     pub fn largest_request(mut self, bytes: usize) -> Self {
-        self.settings.body = bytes;
+        (self.settings.body, self.settings.limits.line) = (bytes, bytes);
         self
     }
 

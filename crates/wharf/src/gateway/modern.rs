@@ -71,7 +71,8 @@ impl Asked {
         head: &Head,
         seat: &mut Seat<'_>,
     ) -> Reply {
-        if let Err(error) = self.check_headers(head).and_then(|()| self.check_meta()) {
+        let checked = self.check_revision(head).and_then(|()| self.check_headers(head));
+        if let Err(error) = checked.and_then(|()| self.check_meta()) {
             return body::message(StatusCode::BAD_REQUEST, response_error(&self.id, &error));
         }
         let (id, (line, notes)) = (self.id.clone(), Line::new(caller));
@@ -310,10 +311,7 @@ impl Asked {
         let version = self.written(&self.aside.version);
         if !version.is_some_and(|version| says(version, Revision::NEWEST_MODERN.as_str().as_bytes())) {
             let version = version.and_then(text_of);
-            let version = version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
-            let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
-            let error = RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version");
-            return Err(RpcError { data: Some(Json::of(&data)), ..error });
+            return Err(unsupported(&version.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?));
         }
         let level = self.written(&self.aside.log_level);
         if level.is_some_and(|level| text_of(level).and_then(|l| LogLevel::parse(&l)).is_none()) {
@@ -323,14 +321,26 @@ impl Asked {
         are_small(capabilities.ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))?)
     }
 
-    /// Whoever stands in between routes by the headers: they must not lie.
-    fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
+    /// A revision that is not spoken here has headers of its own: whoever speaks it is told so before anything else.
+    fn check_revision(&self, head: &Head) -> Result<(), RpcError> {
+        let spoken = Revision::NEWEST_MODERN.as_str();
         if let Some(version) = self.written(&self.aside.version)
             && !head.usual(Usual::Version).is_some_and(|told| says(version, told))
             && let Some(version) = text_of(version)
         {
             same(head, VERSION, &version, |v| Some(v.into()))?;
         }
+        if head.usual(Usual::Version) == Some(spoken.as_bytes()) {
+            return Ok(());
+        }
+        match head.one(VERSION) {
+            Some(version) if version != spoken => Err(unsupported(version)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whoever stands in between routes by the headers: they must not lie.
+    fn check_headers(&self, head: &Head) -> Result<(), RpcError> {
         if head.usual(Usual::Method) != Some(self.method.as_bytes()) {
             same(head, METHOD, &self.method, |v| Some(v.into()))?;
         }
@@ -359,6 +369,12 @@ impl Asked {
     fn part(&self, place: &Option<Place>) -> Option<Json> {
         Some(self.params.as_ref()?.at(place.as_ref()?))
     }
+}
+
+fn unsupported(version: &str) -> RpcError {
+    let data = json!({ "supported": [Revision::NEWEST_MODERN.as_str()], "requested": version });
+    let error = RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version");
+    RpcError { data: Some(Json::of(&data)), ..error }
 }
 
 /// Whether a value is this text, by its bytes alone. One that is written in another way may be it all the same.

@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::body::{self, Reply};
+use super::ending::STOPS;
 use super::h1::{Head, Intake, Outlet};
 use super::http::{ARRIVE, Door};
 use super::terms::Admission;
@@ -105,6 +106,5 @@ impl Door {
 }
 
 fn stopping() -> Reply {
-    let why = "the gateway stops; nothing was done";
-    body::plain(StatusCode::SERVICE_UNAVAILABLE, why).with("retry-after", "1")
+    body::plain(StatusCode::SERVICE_UNAVAILABLE, STOPS).with("retry-after", "1")
 }

@@ -116,7 +116,7 @@ impl Stream {
         // Whoever waits until it is read need not any more.
         drop(messages);
         if let Some(pipe) = self.pipe.lock().await.take() {
-            pipe.hang_up(std::future::ready(())).await;
+            pipe.end();
         }
     }
 }

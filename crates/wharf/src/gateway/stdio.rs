@@ -6,28 +6,31 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::Gateway;
-use super::calls::Calls;
-use super::ending::OnDuty;
+use super::batch::{self, Batch};
+use super::calls::{Begun, Calls};
+use super::desk::unfit;
+use super::ending::{OnDuty, stops};
+use super::incoming::{Frame, Incoming};
+use super::leaving::{LAST_WORDS, Leaving};
 use super::legacy::{self, Talk};
 use super::line::Line;
+use super::metrics;
 use super::modern::Asked;
 use super::outgoing::{self, Outgoing, Taking};
 use super::stay::Guest;
 use super::visit::Habit;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mcp::{code, method};
-use crate::wire::{Json, Message, RpcError, parse_message, response_error, response_result};
+use crate::wire::{Json, Message, RpcError, is_batch, parse_message, response_error, response_result};
 
 /// How much is written together.
 const TOGETHER: usize = 64 * 1024;
-/// How long a caller may take to read what was said last.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-
-/// Serves the one caller that there is, until its input ends or the stop has come, and ends what it has under way.
+/// Serves the one caller that there is, until its input ends or the stop has come and it has its answers.
 pub(super) async fn serve(
     gateway: &Gateway,
     ends: (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
@@ -40,96 +43,84 @@ pub(super) async fn serve(
         desk.stop();
     };
     // Whoever started us may stand still for as long as it likes.
-    serve_until(gateway, ends, (gateway.settings.limits.line, None), stop).await
+    serve_until(gateway, ends, (gateway.settings.limits.line, None), (stop, |_| false)).await
 }
 
-/// Serves until the input ends: then calls that are under way are cancelled. Or until the stop: then no more is taken, and
-/// they may end. Lines of more than `limit` bytes are not read, and a caller that takes nothing for all of `patience` is
-/// given up.
-pub(super) async fn serve_until(
+/// Serves until the input ends: then calls that are under way have a grace. Or until the stop: then no more is begun, and
+/// they may end. Lines of more than `limit` bytes are not taken, and a caller that takes nothing for all of `patience` is
+/// given up. Whether the caller is gone altogether can be seen by some inputs.
+pub(super) async fn serve_until<I: AsyncBufRead + Unpin>(
     gateway: &Gateway,
-    (mut input, output): (impl AsyncBufRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+    (mut input, output): (I, impl AsyncWrite + Unpin + Send + 'static),
     (limit, patience): (usize, Option<Duration>),
-    stop: impl Future<Output = ()>,
+    (stop, is_gone): (impl Future<Output = ()>, impl Fn(&mut I) -> bool),
 ) -> Result<()> {
     let (mut pipe, messages) = Pipe::open(gateway, Guest::own());
+    let leaving = pipe.leaving();
     let mut writer = tokio::spawn(write(output, messages, patience));
-    let reading = async {
-        let mut begun = Vec::new();
-        while let Some(line) = next_line(&mut input, &mut begun, limit).await? {
-            pipe.take(line).await?;
+    let end = {
+        let mut reading = pin!(read(&mut input, &mut pipe, limit));
+        let end = tokio::select! {
+            biased;
+            read = &mut reading => End::Input(read),
+            _ = &mut writer => End::Output,
+            () = stop => End::Stop,
+        };
+        if matches!(end, End::Stop) {
+            // What it says is still heard, and that it says no more changes nothing.
+            let heard = async {
+                drop(reading.await);
+                std::future::pending().await
+            };
+            tokio::select! {
+                biased;
+                () = heard => {}
+                () = drain(gateway, &leaving, &mut writer) => {}
+            }
         }
-        Ok(())
+        end
     };
-    let (mut stopped, mut deaf) = (false, false);
-    let read: Result<()> = tokio::select! {
-        biased;
-        read = reading => read,
-        _ = &mut writer => {
-            deaf = true;
-            Ok(())
+    let read = match end {
+        End::Input(read) => {
+            let written = async { drop((&mut writer).await) };
+            leaving.after_the_last_request(written, || is_gone(&mut input)).await;
+            read
         }
-        () = stop => {
-            stopped = true;
-            Ok(())
+        End::Output | End::Stop => Ok(()),
+    };
+    pipe.end();
+    read
+}
+
+/// What came to its end first.
+enum End {
+    Input(Result<()>),
+    Output,
+    Stop,
+}
+
+/// Takes one message after the other.
+async fn read(input: &mut (impl AsyncBufRead + Unpin), pipe: &mut Pipe, limit: usize) -> Result<()> {
+    let mut incoming = Incoming::new(limit);
+    while let Some(frame) = incoming.next(input).await? {
+        match frame {
+            Frame::Line(line) => pipe.take(line).await?,
+            Frame::TooLong(id) => pipe.refuse_long(id, limit).await,
         }
-    };
-    read?;
-    let written = async {
-        // What has ended is not asked again.
-        if !deaf {
-            drop(writer.await);
-        }
-    };
-    if !stopped {
-        pipe.hang_up(written).await;
-        return Ok(());
-    }
-    let end = async {
-        tokio::time::sleep(gateway.settings.drain).await;
-        gateway.desk.end();
-        std::future::pending().await
-    };
-    tokio::select! {
-        () = pipe.close(written) => {}
-        () = end => {}
     }
     Ok(())
 }
 
-/// The next line, or what stands there instead of one at the end. What has begun is kept if nobody waits for it any more.
-async fn next_line(
-    input: &mut (impl AsyncBufRead + Unpin),
-    begun: &mut Vec<u8>,
-    limit: usize,
-) -> Result<Option<Bytes>> {
-    loop {
-        let arrived = input.fill_buf().await;
-        let arrived =
-            arrived.map_err(|error| Error::Internal(format!("standard input cannot be read: {error}")))?;
-        let end = memchr::memchr(b'\n', arrived);
-        let part = &arrived[..end.unwrap_or(arrived.len())];
-        if begun.len() + part.len() > limit {
-            return Err(Error::Internal(format!("a message of more than {limit} bytes came in")));
-        }
-        let is_last = arrived.is_empty();
-        // Most lines arrive as a whole, and are copied once.
-        let whole = (end.is_some() && begun.is_empty()).then(|| Bytes::copy_from_slice(part.trim_ascii()));
-        if whole.is_none() {
-            begun.extend_from_slice(part);
-        }
-        let read = part.len() + usize::from(end.is_some());
-        input.consume(read);
-        if whole.is_some() {
-            return Ok(whole);
-        }
-        if is_last && begun.is_empty() {
-            return Ok(None);
-        }
-        if is_last || end.is_some() {
-            let line = Bytes::from(std::mem::take(begun));
-            return Ok(Some(line.slice_ref(line.trim_ascii())));
-        }
+/// At the stop calls under way may end, and the rest hear that they are given up.
+async fn drain(gateway: &Gateway, leaving: &Leaving, writer: &mut JoinHandle<()>) {
+    let end = async {
+        tokio::time::sleep(gateway.settings.drain).await;
+        gateway.desk.end();
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        () = leaving.settle(async { drop(writer.await) }) => {}
+        () = end => {}
     }
 }
 
@@ -140,8 +131,8 @@ pub(super) struct Pipe {
     caller: Guest,
     /// Since the caller shook hands.
     talk: Option<Arc<Talk>>,
-    /// For requests that stand alone: only what is under way is kept of them.
-    modern: Arc<Calls>,
+    /// What is under way, in either era.
+    calls: Arc<Calls>,
     habit: Habit,
     out: mpsc::Sender<Vec<u8>>,
     taking: Taking,
@@ -153,8 +144,8 @@ impl Pipe {
     /// A conversation, and what is to be written to the caller.
     pub(super) fn open(gateway: &Gateway, caller: Guest) -> (Self, Outgoing) {
         let (out, taking, messages) = outgoing::channel();
-        let (gateway, modern, habit) = (gateway.clone(), Arc::default(), Habit::default());
-        (Self { gateway, caller, talk: None, modern, habit, out, taking, is_counted: false }, messages)
+        let (gateway, calls, habit) = (gateway.clone(), Arc::default(), Habit::default());
+        (Self { gateway, caller, talk: None, calls, habit, out, taking, is_counted: false }, messages)
     }
 
     /// Takes one message.
@@ -162,8 +153,16 @@ impl Pipe {
         if frame.is_empty() {
             return Ok(());
         }
+        if is_batch(&frame) {
+            Box::pin(self.take_batch(frame)).await;
+            return Ok(());
+        }
         match parse_message(frame, self.gateway.settings.limits.depth) {
             Ok(Message::Request { id, method, params }) => {
+                if self.gateway.desk.is_stopping() {
+                    self.say(response_error(&id, &stops())).await;
+                    return Ok(());
+                }
                 self.taking.is_ahead().await;
                 if !self.is_counted
                     && let Err(overloaded) = self.gateway.desk.gate.arrive(&self.caller)
@@ -175,10 +174,12 @@ impl Pipe {
                 self.answer(asked).await
             }
             Ok(Message::Notification { method, params }) => {
-                self.modern.hear(&method, params.as_ref());
-                if let Some(talk) = &self.talk {
-                    talk.hear(&method, params.as_ref());
+                match &self.talk {
+                    Some(talk) => talk.hear(&method, params.as_ref()),
+                    None => self.calls.hear(&method, params.as_ref()),
                 }
+                // What is cancelled ends without a word.
+                self.taking.look_again();
                 Ok(())
             }
             Ok(Message::Response { id, outcome }) => {
@@ -188,11 +189,36 @@ impl Pipe {
                 Ok(())
             }
             Err(bad) => {
-                let error = RpcError::new(code::PARSE, bad.reason);
-                self.say(response_error(&Json::null(), &error)).await;
+                let (id, error) = unfit(bad);
+                self.say(response_error(&id, &error)).await;
                 Ok(())
             }
         }
+    }
+
+    /// Takes several messages at once, where the caller's revision has that.
+    async fn take_batch(&mut self, frame: Bytes) {
+        let Some(talk) = self.talk.as_ref().filter(|talk| talk.revision.has_batches()) else {
+            return self.say(response_error(&Json::null(), &batch::refused())).await;
+        };
+        self.taking.is_ahead().await;
+        let batch = Batch::read(frame, self.gateway.settings.limits.depth, self.is_counted);
+        let line = || Line::over(self.out.clone(), &self.caller);
+        let begin = |batch: Batch| batch.begin(&self.gateway.desk, talk, &self.caller, line);
+        let begun = batch.and_then(|batch| batch::answer_together(&self.out, || begin(batch)));
+        // What is cancelled by it ends without a word.
+        self.taking.look_again();
+        if let Err(error) = begun {
+            self.say(response_error(&Json::null(), &error)).await;
+        }
+    }
+
+    /// Says that a message was too long to be taken.
+    async fn refuse_long(&self, id: Option<Json>, limit: usize) {
+        metrics::count(&self.gateway.desk.rejections.size);
+        let why = format!("the message has more than {limit} bytes, which is the limit");
+        let error = RpcError::new(code::INVALID_REQUEST, why);
+        self.say(response_error(&id.unwrap_or_else(Json::null), &error)).await;
     }
 
     async fn answer(&mut self, asked: Box<Asked>) -> Result<()> {
@@ -200,12 +226,16 @@ impl Pipe {
         let line = Line::over(self.out.clone(), &self.caller);
         if asked.is_modern() {
             let id = asked.id.clone();
-            let begun = self.modern.start_into((&id, None), asked.over_pipe(desk, line), self.out.clone());
+            let begun = Begun { id: &id, line: None, is_stream: asked.method == method::LISTEN };
+            let begun = self.calls.start_into(begun, asked.over_pipe(desk, line), self.out.clone());
             return self.or_refused(&id, begun).await;
         }
         if asked.method == method::INITIALIZE {
             let talk = match Talk::greet(&self.caller, asked.params.as_ref()) {
-                Ok(talk) => Arc::new(talk),
+                Ok(mut talk) => {
+                    talk.calls = Arc::clone(&self.calls);
+                    Arc::new(talk)
+                }
                 Err(error) => return self.or_refused(&asked.id, Err(error)).await,
             };
             *talk.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
@@ -225,7 +255,8 @@ impl Pipe {
             return Ok(());
         };
         let id = asked.id.clone();
-        let (call, out) = ((&id, Some(line.clone())), self.out.clone());
+        let call = Begun { id: &id, line: Some(line.clone()), is_stream: false };
+        let out = self.out.clone();
         let begun = talk.calls.start_into(call, Arc::clone(talk).work(desk, asked, line), out);
         self.or_refused(&id, begun).await
     }
@@ -238,34 +269,16 @@ impl Pipe {
         Ok(())
     }
 
-    /// Ends it at the stop: calls under way may end first, and the rest hear that they are given up. `written` ends when
-    /// everything was written.
-    pub(super) async fn close(self, written: impl Future<Output = ()>) {
-        // They hear it when the drain is over; whoever does not read is not waited for.
-        let patience = self.gateway.settings.drain + LAST_WORDS;
-        self.leave(written, patience).await;
+    /// What is left to do when it ends.
+    pub(super) fn leaving(&self) -> Leaving {
+        Leaving { calls: Arc::clone(&self.calls), taking: self.taking.clone() }
     }
 
-    /// Ends it where nobody listens any more: calls under way are cancelled.
-    pub(super) async fn hang_up(self, written: impl Future<Output = ()>) {
-        self.leave(written, Duration::ZERO).await;
-    }
-
-    async fn leave(self, written: impl Future<Output = ()>, patience: Duration) {
-        let Self { talk, modern, out, taking, .. } = self;
-        // Calls under way hold the others.
-        drop((out, taking));
-        if let Some(talk) = &talk {
-            talk.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
-        }
-        let mut written = pin!(written);
-        if patience.is_zero() || tokio::time::timeout(patience, &mut written).await.is_err() {
-            modern.cancel_all();
-            if let Some(talk) = talk {
-                talk.end();
-            }
-            // Whoever does not read is not waited for.
-            let _ = tokio::time::timeout(LAST_WORDS, written).await;
+    /// It is over: what is still under way is cancelled.
+    pub(super) fn end(self) {
+        self.calls.cancel_all();
+        if let Some(talk) = self.talk {
+            talk.end();
         }
     }
 

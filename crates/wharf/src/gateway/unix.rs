@@ -7,9 +7,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use futures_util::FutureExt as _;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
-use tokio::io::BufReader;
+use tokio::io::{BufReader, Interest};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
@@ -122,5 +124,11 @@ async fn converse(gateway: Gateway, stream: UnixStream, mut closed: watch::Recei
     let stop = async { drop(closed.wait_for(|closed| *closed).await) };
     // A caller that breaks off, or says too much, is no news here.
     let (pipe, bounds) = ((BufReader::new(input), output), (gateway.settings.body, Some(STALLED)));
-    let _ = stdio::serve_until(&gateway, pipe, bounds, stop).await;
+    let _ = stdio::serve_until(&gateway, pipe, bounds, (stop, is_gone)).await;
+}
+
+/// Whether the other end is closed in both directions: then nobody reads an answer either.
+fn is_gone(input: &mut BufReader<OwnedReadHalf>) -> bool {
+    let ready = input.get_ref().ready(Interest::WRITABLE).now_or_never();
+    ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_write_closed()))
 }

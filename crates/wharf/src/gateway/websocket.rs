@@ -3,6 +3,7 @@
 //! Who may come in was asked of the request that becomes the WebSocket, like of any other. What is said is answered as
 //! over a pipe.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,10 +14,11 @@ use tokio::sync::watch;
 use super::Gateway;
 use super::body::{self, Reply};
 use super::h1::{Head, STALLED};
+use super::leaving::LAST_WORDS;
 use super::outgoing::Outgoing;
 use super::stay::Guest;
 use super::stdio::Pipe;
-use crate::net::{CLOSING, FrameEnd, Speaking, WebSocket, accept_key};
+use crate::net::{DEAF, FrameEnd, Hearing, LET_OUT, STOPPING, Speaking, WebSocket, accept_key};
 
 /// The name of what is spoken.
 const MCP: &str = "mcp";
@@ -72,50 +74,69 @@ pub(super) async fn converse(
     let socket = WebSocket::of_caller(stream, &rest, settings.body).await;
     let (mut speaking, mut hearing) = socket.split();
     let (mut pipe, messages) = Pipe::open(gateway, caller.clone());
-    let goodbye = {
-        let writing = write(&mut speaking, messages);
-        tokio::pin!(writing);
-        let reading = async {
-            loop {
-                match hearing.next().await {
-                    Ok(frame) => {
-                        if let Err(error) = pipe.take(frame).await {
-                            return FrameEnd::Over(error.to_string());
-                        }
-                    }
-                    Err(end) => return end,
-                }
-            }
-        };
-        let mut deaf = false;
-        let end = tokio::select! {
-            end = reading => Some(end),
-            () = &mut writing => {
-                deaf = true;
-                Some(FrameEnd::Over("it does not read".into()))
-            }
-            _ = closed.wait_for(|closed| *closed) => None,
+    let leaving = pipe.leaving();
+    let patience = settings.drain + LAST_WORDS;
+    let end = {
+        let mut writing = pin!(write(&mut speaking, messages));
+        let mut reading = pin!(read(&mut hearing, &mut pipe));
+        let mut end = tokio::select! {
+            end = &mut reading => End::Over(end),
+            () = &mut writing => End::Deaf,
+            _ = closed.wait_for(|closed| *closed) => End::Stop,
             // What it has under way ends at once, with words.
-            () = gateway.desk.until_out(&caller) => None,
+            () = gateway.desk.until_out(&caller) => End::Out,
         };
-        let written = async {
-            // What has ended is not asked again.
-            if !deaf {
-                writing.await;
-            }
-        };
-        match end {
-            Some(end) => {
-                pipe.hang_up(written).await;
-                end.code()
-            }
-            None => {
-                pipe.close(written).await;
-                CLOSING
+        if matches!(end, End::Stop) {
+            // What it says is still heard: whether it wants something no more, and what it was asked.
+            tokio::select! {
+                _ = tokio::time::timeout(patience, leaving.settle(&mut writing)) => {}
+                gone = &mut reading => end = End::Over(gone),
             }
         }
+        match &end {
+            End::Over(_) => {
+                leaving.cancel();
+                leaving.last_words(writing).await;
+            }
+            End::Out => drop(tokio::time::timeout(patience, leaving.settle(writing)).await),
+            End::Deaf | End::Stop => {}
+        }
+        end
+    };
+    pipe.end();
+    let goodbye = match &end {
+        End::Over(end) => end.goodbye(),
+        End::Deaf => DEAF,
+        End::Stop => STOPPING,
+        End::Out => LET_OUT,
     };
     let _ = tokio::time::timeout(GOODBYE, speaking.close(goodbye, hearing)).await;
+}
+
+/// What came to its end first.
+enum End {
+    /// What the caller says.
+    Over(FrameEnd),
+    /// What it takes.
+    Deaf,
+    /// The gateway.
+    Stop,
+    /// What let the caller in.
+    Out,
+}
+
+/// Takes one message after the other.
+async fn read(hearing: &mut Hearing, pipe: &mut Pipe) -> FrameEnd {
+    loop {
+        match hearing.next().await {
+            Ok(frame) => {
+                if let Err(error) = pipe.take(frame).await {
+                    return FrameEnd::Over(error.to_string());
+                }
+            }
+            Err(end) => return end,
+        }
+    }
 }
 
 /// Writes until nobody has anything to say any more, or nobody listens.

@@ -36,7 +36,7 @@ pub use resolve::{Resolve, SystemResolver};
 #[doc(hidden)]
 pub use trial::{AnswerHead, BodyEnd, read_answer_head, read_websocket};
 pub(crate) use unix::is_listening;
-pub(crate) use websocket::{CLOSING, FrameEnd, Hearing, Speaking, WebSocket, accept_key};
+pub(crate) use websocket::{DEAF, FrameEnd, Hearing, LET_OUT, STOPPING, Speaking, WebSocket, accept_key};
 
 use crate::error::Result;
 use crate::policy::ConnectPermit;

@@ -57,14 +57,23 @@ pub(crate) enum FrameEnd {
     Broken(CloseCode, String),
 }
 
+/// What the other side is told at the end: a code and a few words.
+pub(crate) type Goodbye<'a> = (CloseCode, &'a str);
+
 /// How often the other side is asked whether it lives.
 const PING: Duration = Duration::from_secs(30);
 /// After so much silence it does not. A message that takes longer to arrive is of no use to anybody any more.
 const SILENCE: Duration = Duration::from_secs(120);
+/// How many bytes of a reason fit into a frame that closes.
+const REASON: usize = 123;
 /// The name of what is spoken.
 const MCP: &str = "mcp";
-/// Why a connection is closed that is not needed any more.
-pub(crate) const CLOSING: CloseCode = CloseCode::Away;
+/// Why a connection is closed when the gateway stops, and when its caller is let in no more.
+pub(crate) const STOPPING: Goodbye<'static> = (CloseCode::Away, "the gateway stops");
+pub(crate) const LET_OUT: Goodbye<'static> =
+    (CloseCode::Away, "the key or token was taken back or has expired");
+/// Why one is closed that takes nothing.
+pub(crate) const DEAF: Goodbye<'static> = (CloseCode::Normal, "nothing is read at the other end");
 
 impl HttpClient {
     /// The WebSocket that a permit names. Messages of more than `limit` bytes end it.
@@ -175,7 +184,7 @@ impl Hearing {
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
                 Some(Ok(Message::Binary(_))) => Err(FrameEnd::Broken(
                     CloseCode::Unsupported,
-                    "it sends binary frames, where messages are text".into(),
+                    "binary frames, where messages are text".into(),
                 )),
                 Some(Ok(Message::Close(why))) => Err(FrameEnd::Over(closed(why.as_ref()))),
                 Some(Err(error)) => Err(FrameEnd::of(error)),
@@ -219,12 +228,12 @@ impl Speaking {
         }
     }
 
-    /// Says goodbye, and waits for the other side's.
-    pub(crate) async fn close(&mut self, code: CloseCode, mut hearing: Hearing) {
-        let why = CloseFrame { code, reason: "".into() };
-        if self.sink.send(Message::Close(Some(why))).await.is_ok() {
-            while let Some(Ok(_)) = hearing.0.next().await {}
-        }
+    /// Says goodbye, or answers the other side's, and waits until it is over.
+    pub(crate) async fn close(&mut self, (code, reason): Goodbye<'_>, mut hearing: Hearing) {
+        let reason = crate::text::beginning(reason, REASON).into();
+        // After the other side's goodbye no second one is sent: then the answer to it waits, and goes out by reading on.
+        let _ = self.sink.send(Message::Close(Some(CloseFrame { code, reason }))).await;
+        while let Some(Ok(_)) = hearing.0.next().await {}
     }
 }
 
@@ -235,10 +244,10 @@ impl FrameEnd {
         match error {
             WsError::Capacity(CapacityError::MessageTooLong { size, max_size }) => Self::Broken(
                 CloseCode::Size,
-                format!("its message has {size} bytes, more than the limit of {max_size}"),
+                format!("a message of {size} bytes, more than the limit of {max_size}"),
             ),
             WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Self::Over("it hung up".into()),
-            WsError::Utf8(_) => Self::Broken(CloseCode::Invalid, "its text is not UTF-8".into()),
+            WsError::Utf8(_) => Self::Broken(CloseCode::Invalid, "a text that is not UTF-8".into()),
             error @ (WsError::Protocol(_) | WsError::Capacity(_) | WsError::AttackAttempt) => {
                 Self::Broken(CloseCode::Protocol, chain(&error))
             }
@@ -248,10 +257,10 @@ impl FrameEnd {
     }
 
     /// What the other side is told of it.
-    pub(crate) fn code(&self) -> CloseCode {
+    pub(crate) fn goodbye(&self) -> Goodbye<'_> {
         match self {
-            Self::Over(_) => CloseCode::Normal,
-            Self::Broken(code, _) => *code,
+            Self::Over(_) => (CloseCode::Normal, ""),
+            Self::Broken(code, reason) => (*code, reason),
         }
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::id_finder::IdFinder;
 use super::json::{Member, OUTLINE, text_of, unquote};
-use super::scan::{Bad, Scanner};
+use super::scan::{Bad, Scanner, TOO_DEEP};
 use super::{Json, JsonError};
 use crate::text::Foreign;
 
@@ -61,6 +61,10 @@ pub enum ReplyId {
 pub struct Malformed {
     /// The call that the frame was meant to answer.
     pub id: Option<u64>,
+    /// The id of the request that it was meant to be, to be echoed as it is.
+    pub asked: Option<Json>,
+    /// Whether it is JSON at least.
+    pub is_json: bool,
     /// What is wrong with the frame.
     pub reason: String,
 }
@@ -80,6 +84,9 @@ pub struct RpcError {
 /// fill the memory with complaints.
 const BATCH: usize = 1000;
 
+/// What is wrong with a batch that has more.
+const TOO_MANY: &str = "too many messages";
+
 /// Whether a frame holds several messages.
 pub fn is_batch(frame: &[u8]) -> bool {
     first_visible(frame) == Some(b'[')
@@ -89,22 +96,23 @@ pub fn is_batch(frame: &[u8]) -> bool {
 /// There is always at least one message or complaint.
 pub fn parse_frame(frame: Bytes, max_depth: usize) -> Vec<Result<Message, Malformed>> {
     if is_batch(&frame) {
-        return match split_batch(&frame, max_depth) {
+        return match split_batch(&frame, max_depth, BATCH) {
             Ok(parts) if parts.is_empty() => {
-                vec![Err(Malformed { id: None, reason: "an empty batch".into() })]
+                vec![Err(Malformed { is_json: true, ..Malformed::new(None, "an empty batch") })]
             }
             Ok(parts) => parts.into_iter().map(|part| parse_message(part, max_depth)).collect(),
-            Err(e) => vec![Err(Malformed { id: None, reason: format!("not an acceptable batch: {e}") })],
+            Err(e) => vec![Err(Malformed::new(None, format!("not an acceptable batch: {e}")))],
         };
     }
     vec![parse_message(frame, max_depth)]
 }
 
-fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError> {
+/// Cuts a batch of at most so many messages into them.
+pub(crate) fn split_batch(frame: &Bytes, max_depth: usize, most: usize) -> Result<Vec<Bytes>, JsonError> {
     let mut parts = Vec::new();
     Scanner::of_bytes(frame, max_depth).items(|place| {
-        if parts.len() == BATCH {
-            return Err(Bad { what: "more than 1000 messages", at: place.start });
+        if parts.len() == most {
+            return Err(Bad { what: TOO_MANY, at: place.start });
         }
         parts.push(frame.slice(place));
         Ok(())
@@ -116,7 +124,7 @@ fn split_batch(frame: &Bytes, max_depth: usize) -> Result<Vec<Bytes>, JsonError>
 pub fn parse_message(frame: Bytes, max_depth: usize) -> Result<Message, Malformed> {
     match Parts::read(&frame, &Scanner::of_bytes(&frame, max_depth)) {
         Ok(parts) => parts.into_message(frame),
-        Err(e) => Err(Malformed { id: IdFinder::look(&frame), reason: format!("not acceptable JSON: {e}") }),
+        Err(e) => Err(Malformed::unread(&frame, &e, max_depth)),
     }
 }
 
@@ -185,23 +193,30 @@ impl Parts {
         // The ids of the other side's requests are its own: one of them must not end a call of ours.
         let is_answer = self.method.is_none() || self.result.is_some() || self.error.is_some();
         let call = reply_id.number().filter(|_| is_answer);
-        let malformed = |reason: &str| Malformed { id: call, reason: reason.to_owned() };
+        // An answer has an id of ours: the other side would take it for one of its own.
+        let is_asked = self.method.is_some() || (self.result.is_none() && self.error.is_none());
+        let asked = self.id.clone().filter(|_| is_asked);
+        let malformed = |frame: &Bytes, reason: &str| Malformed {
+            asked: asked.clone().map(|place| Json::part(frame, place)).filter(Json::is_id),
+            is_json: true,
+            ..Malformed::new(call, reason)
+        };
 
         if self.version.is_none_or(|place| frame[place] != *b"\"2.0\"") {
-            return Err(malformed("`jsonrpc` is not \"2.0\""));
+            return Err(malformed(&frame, "`jsonrpc` is not \"2.0\""));
         }
         if let Some(method) = self.method {
             if is_answer {
-                return Err(malformed("both `method` and `result` or `error`"));
+                return Err(malformed(&frame, "both `method` and `result` or `error`"));
             }
-            let method = text_of(&frame[method]).ok_or_else(|| malformed("`method` is not a string"))?;
-            let method = method.into_owned();
+            let method = text_of(&frame[method]).map(Cow::into_owned);
+            let method = method.ok_or_else(|| malformed(&frame, "`method` is not a string"))?;
             let id = self.id.map(|place| Json::part(&frame, place));
+            if id.as_ref().is_some_and(|id| !id.is_id()) {
+                return Err(malformed(&frame, "the id of a request is neither a string nor a number"));
+            }
             let params = self.params.map(|place| Json::cut(frame, place, self.outline));
             return match id {
-                Some(id) if !matches!(first_visible(id.bytes()), Some(b'"' | b'-' | b'0'..=b'9')) => {
-                    Err(malformed("the id of a request is neither a string nor a number"))
-                }
                 Some(id) => Ok(Message::Request { id, method, params }),
                 None => Ok(Message::Notification { method, params }),
             };
@@ -211,10 +226,12 @@ impl Parts {
         let error = self.error.filter(|place| !is_null(place));
         let result = self.result.filter(|place| error.is_none() || !is_null(place));
         let outcome = match (result, error) {
-            (Some(_), Some(_)) => return Err(malformed("both `result` and `error`")),
-            (None, None) => return Err(malformed("neither `method`, `result` nor `error`")),
+            (Some(_), Some(_)) => return Err(malformed(&frame, "both `result` and `error`")),
+            (None, None) => return Err(malformed(&frame, "neither `method`, `result` nor `error`")),
             (Some(place), None) => Ok(Json::cut(frame, place, self.outline)),
-            (None, Some(place)) => Err(read_error(&Json::part(&frame, place)).map_err(malformed)?),
+            (None, Some(place)) => {
+                Err(read_error(&Json::part(&frame, place)).map_err(|why| malformed(&frame, why))?)
+            }
         };
         Ok(Message::Response { id: reply_id, outcome })
     }
@@ -230,6 +247,39 @@ fn name_of(written: &[u8], no_escapes: bool) -> Cow<'_, [u8]> {
     match unquote(std::str::from_utf8(written).unwrap_or_default()) {
         Cow::Owned(name) => Cow::Owned(name.into_bytes()),
         Cow::Borrowed(name) => Cow::Borrowed(name.as_bytes()),
+    }
+}
+
+// === impl JsonError ===
+
+impl JsonError {
+    /// Whether there is merely more of it than is taken.
+    pub(crate) fn is_about_size(&self) -> bool {
+        matches!(self, Self::Syntax { what: TOO_DEEP | TOO_MANY, .. })
+    }
+}
+
+// === impl Malformed ===
+
+impl Malformed {
+    /// A frame that says no more than which call it may belong to.
+    pub(crate) fn new(id: Option<u64>, reason: impl Into<String>) -> Self {
+        Self { id, asked: None, is_json: false, reason: reason.into() }
+    }
+
+    /// A frame whose envelope cannot be taken apart.
+    fn unread(frame: &[u8], error: &JsonError, max_depth: usize) -> Self {
+        let is_json = match Scanner::of_bytes(frame, max_depth).whole() {
+            Ok(_) => true,
+            Err(bad) => JsonError::from(bad).is_about_size(),
+        };
+        let mut finder = IdFinder::default();
+        finder.more(frame);
+        // Which of two ids is meant, nobody knows.
+        let is_twin = matches!(error, JsonError::DuplicateKey(key) if key == "id");
+        let asked = if is_json && !is_twin { finder.asked() } else { None };
+        let reason = format!("not acceptable JSON: {error}");
+        Self { asked, is_json, ..Self::new(IdFinder::look(frame), reason) }
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! In: the bytes of one frame, in any pieces. Out: the id, if the frame is an object that says it among its outermost
 //! members. It is only used to end a call with an error, never to deliver an answer. An object with a `method` is a
-//! request of the other side, whose ids are its own: it has no id for us.
+//! request of the other side, whose ids are its own: it has no id for us, but one to refuse it by.
 
+use super::Json;
 use super::envelope::whole_number;
 
 /// The walk over one frame. It keeps a few bytes, however long the frame is.
 #[derive(Debug, Default)]
-pub(super) struct IdFinder {
+pub(crate) struct IdFinder {
     place: Place,
     /// How many objects and arrays are open.
     depth: u64,
@@ -18,6 +19,8 @@ pub(super) struct IdFinder {
     /// The beginning of the outermost member that is being read, without blanks.
     member: Vec<u8>,
     id: Option<u64>,
+    /// The same as it is written, whatever it is.
+    written: Option<Vec<u8>>,
     is_request: bool,
 }
 
@@ -30,8 +33,8 @@ enum Place {
     Over,
 }
 
-/// More of a member need not be kept: `"id":"18446744073709551615"` fits.
-const MEMBER: usize = 32;
+/// More of a member need not be kept: `"id":"18446744073709551615"` fits, and what callers make their ids of.
+const MEMBER: usize = 128;
 
 impl IdFinder {
     /// The id in a frame that is there as a whole.
@@ -42,7 +45,7 @@ impl IdFinder {
     }
 
     /// Takes the next bytes of the frame.
-    pub(super) fn more(&mut self, bytes: &[u8]) {
+    pub(crate) fn more(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             match self.place {
@@ -75,6 +78,12 @@ impl IdFinder {
     pub(super) fn end(self) -> Option<u64> {
         let is_request = self.is_request || (self.depth == 1 && self.member.starts_with(b"\"method\":"));
         self.id.filter(|_| !is_request)
+    }
+
+    /// The id of a request, as it is written, now that no more bytes come.
+    pub(crate) fn asked(self) -> Option<Json> {
+        let written = self.written.filter(|_| self.is_request)?;
+        Json::parse(written, 1).ok().filter(Json::is_id)
     }
 
     fn string_byte(&mut self, byte: u8) {
@@ -111,6 +120,10 @@ impl IdFinder {
         if let Some(value) = self.member.strip_prefix(b"\"id\":") {
             let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
             self.id = self.id.or_else(|| whole_number(value));
+            // One that was cut off is another.
+            if self.written.is_none() && self.member.len() < MEMBER {
+                self.written = Some(self.member.split_off(b"\"id\":".len()));
+            }
         }
         self.is_request |= self.member.starts_with(b"\"method\":");
         self.member.clear();

@@ -98,6 +98,11 @@ impl Json {
         Self::plain(Bytes::from_static(b"null"))
     }
 
+    /// Whether it may be the id of a request: a string or a number.
+    pub(crate) fn is_id(&self) -> bool {
+        matches!(self.text.first(), Some(b'"' | b'-' | b'0'..=b'9'))
+    }
+
     /// `{}`.
     pub fn empty_object() -> Self {
         Self::plain(Bytes::from_static(b"{}"))

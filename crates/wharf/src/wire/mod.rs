@@ -21,9 +21,11 @@ mod tests;
 mod write;
 
 pub use canonical::fingerprint;
+pub(crate) use envelope::split_batch;
 pub use envelope::{Malformed, Message, ReplyId, RpcError, is_batch, parse_frame, parse_message};
 #[doc(hidden)]
 pub use http1::{BadChunks, Chunks, Next as NextChunk};
+pub(crate) use id_finder::IdFinder;
 pub use json::{Json, JsonError};
 pub(crate) use json::{Place, Sorted, text_of};
 pub use limits::Limits;

@@ -36,6 +36,7 @@ const STACK_BITS: usize = 128;
 /// How many bytes of a string are looked at together: as many as every processor has a register for.
 const BLOCK: usize = 16;
 /// What is wrong with a text that is not UTF-8.
+pub(super) const TOO_DEEP: &str = "nested too deeply";
 pub(super) const NOT_UTF8: &str = "not UTF-8";
 
 impl<'a> Scanner<'a> {
@@ -174,7 +175,7 @@ impl<'a> Scanner<'a> {
             at = match self.byte(at) {
                 Some(open @ (b'{' | b'[')) => {
                     if depth >= self.max_depth {
-                        return self.bad("nested too deeply", at);
+                        return self.bad(TOO_DEEP, at);
                     }
                     depth += 1;
                     objects = (objects << 1) | u128::from(open == b'{');

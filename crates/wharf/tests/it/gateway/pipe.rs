@@ -42,7 +42,17 @@ impl Caller {
     }
 
     pub(crate) async fn say(&mut self, message: Value) {
-        self.input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.write(format!("{message}\n").as_bytes()).await;
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) {
+        self.input.write_all(bytes).await.unwrap();
+    }
+
+    /// Says nothing more, and goes on reading.
+    pub(crate) async fn hush(&mut self) {
+        self.input.shutdown().await.unwrap();
     }
 
     /// The next message of the gateway.

@@ -171,7 +171,14 @@ async fn l30_frames_of_callers_follow_the_rules() {
         soon("the end", raw.read_to_string(&mut all)).await.unwrap();
         assert!(all.starts_with("HTTP/1.1 400 "), "{fields}: {all}");
     }
-    for (bytes, code) in [(&b"\x81\x02{}"[..], 1002_u16), (b"\x81\x82\0\0\0\0\xff\xfe", 1007)] {
+    // The last three are goodbyes, which are answered by the same.
+    for (bytes, code, words) in [
+        (&b"\x81\x02{}"[..], 1002_u16, "protocol"),
+        (b"\x81\x82\0\0\0\0\xff\xfe", 1007, "UTF-8"),
+        (b"\x88\x82\0\0\0\0\x03\xe8", 1000, ""),
+        (b"\x88\x85\0\0\0\0\x03\xe9bye", 1001, "bye"),
+        (b"\x88\x80\0\0\0\0", 0, ""),
+    ] {
         let mut raw = TcpStream::connect(address).await.unwrap();
         raw.write_all(head("1.1", "").as_bytes()).await.unwrap();
         raw.write_all(bytes).await.unwrap();
@@ -179,8 +186,14 @@ async fn l30_frames_of_callers_follow_the_rules() {
         soon("the end", raw.read_to_end(&mut all)).await.unwrap();
         let text = String::from_utf8_lossy(&all);
         assert!(text.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "the example of RFC 6455: {text}");
-        let [first, second] = code.to_be_bytes();
-        assert!(all.ends_with(&[0x88, 2, first, second]), "{code}: {all:?}");
+        let frame = &all[all.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4..];
+        assert_eq!(frame[0], 0x88, "{code}: {frame:?}");
+        assert_eq!(usize::from(frame[1]), frame.len() - 2, "one frame and no more: {frame:?}");
+        if code > 0 {
+            assert_eq!(frame[2..4], code.to_be_bytes(), "{frame:?}");
+            let reason = String::from_utf8_lossy(&frame[4..]);
+            assert!(reason.contains(words), "expected `{words}` in: {reason}");
+        }
     }
 }
 
@@ -231,19 +244,19 @@ async fn l30_the_gateways_socket_is_not_made_where_others_could_replace_it() {
 }
 
 #[tokio::test]
-async fn l30_a_line_of_more_than_the_limit_ends_its_connection_and_no_other() {
+async fn l30_a_line_of_more_than_the_limit_is_refused_and_the_next_one_is_heard() {
     let limit = 50_000;
     let host = Host::builder().start().await.unwrap();
     let served = Served::start(Through::Unix, host, |b| b.largest_request(limit)).await;
-    let mut other = served.raw().await;
-    for (bytes, fits) in [(limit - 1, true), (limit, true), (limit + 1, false)] {
-        let mut caller = served.raw().await;
+    let mut caller = served.raw().await;
+    for (bytes, fits) in [(limit - 1, true), (limit, true), (limit + 1, false), (9 * limit, false)] {
         let empty = modern_body("server/discover", json!({"pad": ""})).to_string();
         let message =
             modern_body("server/discover", json!({"pad": "x".repeat(bytes - empty.len())})).to_string();
         caller.say(&message).await;
-        assert_eq!(caller.hear().await.is_some(), fits, "{bytes}");
+        let told = caller.hear().await.unwrap();
+        assert_eq!((told["result"].is_object(), &told["id"]), (fits, &json!(7)), "{bytes}: {told}");
     }
-    other.say(&modern_body("server/discover", json!({})).to_string()).await;
-    assert!(other.hear().await.is_some());
+    caller.say(&modern_body("server/discover", json!({})).to_string()).await;
+    assert!(caller.hear().await.unwrap()["result"].is_object());
 }

@@ -289,6 +289,35 @@ async fn l30_a_quiet_connection_is_kept_and_a_dead_one_is_given_up() {
     host.close().await;
 }
 
+#[tokio::test]
+async fn l30_a_servers_goodbye_is_answered() {
+    let (heard, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let server = WsPuppet::acting(Arc::new(move |mut socket| {
+        let heard = heard.clone();
+        Box::pin(async move {
+            let Some(Ok(Message::Text(text))) = socket.next().await else { return };
+            let asked: Value = serde_json::from_str(&text).unwrap();
+            let found =
+                json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}});
+            let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": found});
+            socket.send(Message::text(answer.to_string())).await.unwrap();
+            socket.close(None).await.unwrap();
+            while let Some(frame) = socket.next().await {
+                if !matches!(frame, Ok(Message::Text(_) | Message::Ping(_))) {
+                    let _ = heard.send(frame.map_err(|error| error.to_string()));
+                }
+            }
+        })
+    }))
+    .await;
+    let config = ServerConfig::websocket(name(), &server.url()).unwrap();
+    let host = quick().server(config).start().await.unwrap();
+    soon("connecting", host.berth("pup").unwrap().connect()).await.unwrap();
+    let goodbye = soon("a goodbye", told.recv()).await;
+    assert!(matches!(goodbye, Some(Ok(Message::Close(_)))), "{goodbye:?}");
+    host.close().await;
+}
+
 /// A server that answers the first request on each connection with these bytes.
 async fn answering_with(head: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -226,6 +226,11 @@ async fn l30_at_the_stop_calls_under_way_end_and_idle_callers_are_let_go() {
         if through == Through::Unix {
             assert!(!path.exists(), "the socket is gone");
         }
+        let mut late = modern_body("tools/list", json!({}));
+        late["id"] = json!(8);
+        let told = busy.ask(&late).await;
+        let data = &told["error"]["data"];
+        assert!(told["id"] == 8 && data["kind"] == "unavailable" && data["retryable"] == true, "{told}");
         std::fs::write(&go, "").unwrap();
         let answer = busy.hear().await.unwrap_or_else(|| panic!("{through:?}: the call was cut off"));
         assert_eq!(answer["id"], 7);
@@ -264,6 +269,21 @@ async fn p6_calls_that_outlast_the_stop_are_cancelled_and_told_so_over_each_sock
         until("they are cancelled", || count(&received(&log), "notifications/cancelled") == 2).await;
         host.close().await;
     }
+}
+
+#[tokio::test]
+async fn l30_a_caller_that_closes_its_half_of_a_socket_is_answered() {
+    let served = Served::puppet(Through::Unix, &Puppet::new()).await;
+    for request in [modern_body("server/discover", json!({})), modern_body("tools/list", json!({})), call()] {
+        let mut caller = served.raw().await;
+        caller.say(&request.to_string()).await;
+        let Raw::Unix(_, output) = &mut caller else { panic!("a Unix socket") };
+        output.shutdown().await.unwrap();
+        let answer = caller.hear().await.unwrap_or_else(|| panic!("{request}: nothing was said"));
+        assert!(answer["id"] == 7 && answer["result"].is_object(), "{answer}");
+        assert_eq!(caller.hear().await, None);
+    }
+    served.stop().await.close().await;
 }
 
 #[tokio::test]
