@@ -35,11 +35,20 @@ impl Desk {
         params: Option<&Json>,
         visit: &Visit<'_>,
     ) -> Result<Json, RpcError> {
+        let listed = match method {
+            method::PROMPTS_LIST => Some(Kind::Prompts),
+            method::RESOURCES_LIST => Some(Kind::Resources),
+            method::TEMPLATES_LIST => Some(Kind::Templates),
+            _ => None,
+        };
+        if let Some(kind) = listed {
+            // A server that nobody has seen is waited for once, not for each of the two.
+            let page = self.offers.page(scope, kind, params);
+            let (required, page) = futures_util::join!(self.require(scope, method), page);
+            return required.and(page);
+        }
         self.require(scope, method).await?;
         match method {
-            method::PROMPTS_LIST => self.offers.page(scope, Kind::Prompts, params).await,
-            method::RESOURCES_LIST => self.offers.page(scope, Kind::Resources, params).await,
-            method::TEMPLATES_LIST => self.offers.page(scope, Kind::Templates, params).await,
             method::PROMPTS_GET => self.prompt(scope, params, visit).await,
             method::RESOURCES_READ => self.read(scope, params, visit).await,
             method::COMPLETE => self.complete(scope, params, visit).await,

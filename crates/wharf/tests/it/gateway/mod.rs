@@ -23,6 +23,7 @@ mod questions;
 mod quiet;
 mod rules;
 mod sharing;
+mod slow;
 mod streams;
 mod subscriptions;
 mod terms;
