@@ -72,12 +72,22 @@ impl Desk {
         visit: &Visit<'_>,
     ) -> Result<Json, RpcError> {
         let (params, name) = named(params, "name")?;
-        let place = self.offers.prompt(scope, &name).await.ok_or_else(|| invalid("unknown prompt"))?;
+        let place = self.place_of_prompt(scope, &name).await?;
         let mut passed = passed(&params);
         passed.text("name", &place.own);
         let what = (Part::Prompts, method::PROMPTS_GET, Some(&*place.own));
         let got = forward(self, scope, &place.server, what, (&passed, visit)).await?;
         got.map_err(|error| if is_hidden(&error) { invalid("unknown prompt") } else { told(error) })
+    }
+
+    /// Where the name of a prompt leads. What may be new since an earlier run is looked for.
+    async fn place_of_prompt(&self, scope: &Session, name: &str) -> Result<Place, RpcError> {
+        let mut place = self.offers.prompt(scope, name).await;
+        if place.is_none() && scope.look_for_prompt(name).await {
+            self.offers.changed();
+            place = self.offers.prompt(scope, name).await;
+        }
+        place.ok_or_else(|| invalid("unknown prompt"))
     }
 
     async fn read(
@@ -110,8 +120,8 @@ impl Desk {
         let [kind, name, uri] = reference.pick(["type", "name", "uri"]).map(text);
         let (key, public, place) = match (kind.as_deref(), name, uri) {
             (Some("ref/prompt"), Some(name), _) => {
-                let place = self.offers.prompt(scope, &name).await;
-                ("name", name, place.ok_or_else(|| invalid("unknown prompt"))?)
+                let place = self.place_of_prompt(scope, &name).await?;
+                ("name", name, place)
             }
             (Some("ref/resource"), _, Some(uri)) => {
                 let place = self.offers.template(scope, &uri).await;

@@ -122,7 +122,8 @@ impl Host {
         let home = self.scope.home(server);
         let seen = server.look(Some(&home.peer)).await?;
         home.publish(server, seen.offered.clone());
-        tokio::spawn(compare(Arc::clone(server), Arc::clone(&home.peer)));
+        let (server, peer) = (Arc::clone(server), Arc::clone(&home.peer));
+        tokio::spawn(async move { compare(&server, &peer).await });
         Ok(seen)
     }
 
@@ -169,6 +170,7 @@ impl Host {
         };
         let settled = self.scope.is_settled(server);
         if server.live().is_none() {
+            self.compare_later::<V>(server);
             if let Some(trouble) = out_of_reach(server, last.is_some()) {
                 return Known::Told(last, Some(trouble));
             }
@@ -179,6 +181,14 @@ impl Host {
         match last {
             Some(last) if settled => Known::Older(last),
             last => Known::Sought(self.scope.seek(server), last),
+        }
+    }
+
+    /// A server that can be asked without starting anything is asked in the background for what an earlier run saw of it.
+    fn compare_later<V: Remembered>(&self, server: &Arc<Server>) {
+        if !server.is_program() && V::is_recalled(server) && server.is_due() {
+            // All its lists, whichever it is that somebody wants.
+            drop(self.scope.seek::<Seen>(server));
         }
     }
 
@@ -259,18 +269,18 @@ fn too_late(server: &Server) -> Error {
 }
 
 /// After a server was started: its other lists may be others too, and somebody may have seen the old ones.
-async fn compare(server: Arc<Server>, peer: Arc<HostPeer>) {
+pub(super) async fn compare(server: &Server, peer: &HostPeer) {
     let Some(pinned) = server.recalled() else { return };
     let pinned = |kind| pinned.lists.contains_key(&kind);
     // What fails is found out when somebody asks.
     if pinned(Prompt::KIND) {
-        let _ = look::<Prompt>(&server, &peer).await;
+        let _ = look::<Prompt>(server, peer).await;
     }
     if pinned(Resource::KIND) {
-        let _ = look::<Resource>(&server, &peer).await;
+        let _ = look::<Resource>(server, peer).await;
     }
     if pinned(ResourceTemplate::KIND) {
-        let _ = look::<ResourceTemplate>(&server, &peer).await;
+        let _ = look::<ResourceTemplate>(server, peer).await;
     }
 }
 
@@ -289,9 +299,15 @@ impl<T: Listed> Sought for Offered<T> {
         T::under_way(looks)
     }
 
+    fn is_recalled(server: &Server) -> bool {
+        T::shelf(server).is_recalled()
+    }
+
     async fn look(server: &Server, peer: &HostPeer) -> Result<Self> {
         look::<T>(server, peer).await
     }
+
+    async fn besides(_: &Server, _: &HostPeer) {}
 
     fn arrive(&self, _: &Scope, _: &Arc<Server>) {}
 }

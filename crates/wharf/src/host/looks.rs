@@ -1,8 +1,8 @@
-//! Looks at servers of which nothing is known.
+//! Looks at servers of which nothing is known, or nothing newer than from an earlier run.
 //!
 //! In: a server, and how long its list is waited for. Out: the list, or nothing in that time. A look goes on when nobody
-//! waits for it any more, and whoever comes meanwhile waits for the same one. What comes too late for somebody is told as a
-//! change. Looks end with the scope that they belong to.
+//! waits for it any more, and whoever comes meanwhile waits for the same one. What comes too late for somebody, or is
+//! another than it was, is told as a change. Looks end with the scope that they belong to.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::STARTING;
+use super::known;
 use super::peer::HostPeer;
 use super::scope::Scope;
 use super::server::{Seen, Server};
@@ -29,7 +30,11 @@ pub(super) trait Sought: Clone + Send + Sync + 'static {
     const KIND: ListKind;
     /// Where looks for it are kept.
     fn under_way(looks: &Looks) -> &UnderWay<Self>;
+    /// Whether an earlier run saw it, and nobody in this one.
+    fn is_recalled(server: &Server) -> bool;
     fn look(server: &Server, peer: &HostPeer) -> impl Future<Output = Result<Self>> + Send;
+    /// What is looked at besides, where something is known from an earlier run.
+    fn besides(server: &Server, peer: &HostPeer) -> impl Future<Output = ()> + Send;
     /// It has come, and is shown.
     fn arrive(&self, home: &Scope, server: &Arc<Server>);
 }
@@ -177,7 +182,8 @@ async fn run<V: Sought>(
     tell: watch::Sender<Option<Found<V>>>,
     since: Instant,
 ) {
-    let (name, asked) = (server.config.name.clone(), Arc::downgrade(&server));
+    let (name, asked, recalled) =
+        (server.config.name.clone(), Arc::downgrade(&server), V::is_recalled(&server));
     let found = {
         let mut looking = Box::pin(find::<V>(&keeper, server));
         let place = starting.acquire_owned().await;
@@ -191,11 +197,17 @@ async fn run<V: Sought>(
     };
     let of = found.as_ref().ok().map(|(server, _)| Arc::clone(server));
     tell.send_replace(Some(found));
-    let Some(keeper) = keeper.upgrade() else { return };
-    if let Some(server) = of.filter(|_| since.elapsed() >= PATIENCE) {
-        // Somebody may have been shown a list without it.
-        keeper.home(&server).peer.tell_changed(&name, V::KIND);
+    let peer = |server: &Arc<Server>| Some(Arc::clone(&keeper.upgrade()?.home(server).peer));
+    if let Some((server, peer)) = of.and_then(|server| Some((Arc::clone(&server), peer(&server)?))) {
+        if recalled {
+            // What is another now is told by the look itself.
+            V::besides(&server, &peer).await;
+        } else if since.elapsed() >= PATIENCE {
+            // Somebody may have been shown a list without it.
+            peer.tell_changed(&name, V::KIND);
+        }
     }
+    let Some(keeper) = keeper.upgrade() else { return };
     // That ends this very task, so nothing comes after it. Another server of the name may be looked at by now.
     let mut looks = V::under_way(&keeper.looks).lock();
     if looks.get(&name).is_some_and(|look| look.of.ptr_eq(&asked)) {
@@ -233,8 +245,16 @@ impl Sought for Seen {
         &looks.tools
     }
 
+    fn is_recalled(server: &Server) -> bool {
+        server.last_tools().is_some() && server.tools.is_recalled()
+    }
+
     async fn look(server: &Server, peer: &HostPeer) -> Result<Self> {
         server.look(Some(peer)).await
+    }
+
+    async fn besides(server: &Server, peer: &HostPeer) {
+        known::compare(server, peer).await;
     }
 
     fn arrive(&self, home: &Scope, server: &Arc<Server>) {

@@ -6,9 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::looks::{PATIENCE, Sought};
 use super::server::{Seen, Server};
 use super::{Host, Listing, unknown_of};
+use crate::catalog::Offered;
 use crate::error::{Error, Result};
+use crate::mcp::Prompt;
 use crate::names::ToolName;
 use crate::registry::{Route, Source};
 
@@ -25,12 +28,12 @@ impl Host {
                 return Ok(route.clone());
             }
         }
-        let listing = self.known_tools().await;
+        let mut listing = self.known_tools().await;
+        if listing.snapshot.route(name).is_none() && self.look_at::<Seen>(self.meant_by(name)).await {
+            listing = self.known_tools().await;
+        }
         if let Some(route) = listing.snapshot.route(name) {
             return Ok(route.clone());
-        }
-        if let Some(route) = self.awaited(name).await {
-            return Ok(route);
         }
         self.why_kept_back(&listing, name)?;
         self.why_hidden(|shared| shared.route(name).cloned())?;
@@ -82,32 +85,54 @@ impl Host {
         Ok(())
     }
 
-    /// Where a name leads that may be one of a server whose tools nobody knows yet. Whoever calls it waits as long as the
-    /// server may take.
-    pub(super) async fn awaited(&self, name: &str) -> Option<Route> {
-        let looks = self.meant_by(name).filter_map(|server| self.scope.sought::<Seen>(&server));
-        let looks: Vec<_> = looks.map(|look| look.within(Duration::MAX)).collect();
-        if looks.is_empty() {
-            return None;
-        }
-        futures_util::future::join_all(looks).await;
-        self.scope.snapshot().route(name).cloned()
+    /// The same for a prompt that nobody knows. True if there was any server to look at.
+    pub(crate) async fn look_for_prompt(&self, name: &str) -> bool {
+        self.look_at::<Offered<Prompt>>(self.wholly_meant_by(name)).await
     }
 
-    /// The servers among those that can be seen from here to which a name may lead.
+    /// Looks at servers, as far as it is not known what they have. True if there is any. For one that nobody has seen
+    /// whoever calls waits as long as it may take; for what is from an earlier run not so long, and not often.
+    async fn look_at<V: Sought>(&self, servers: impl Iterator<Item = Arc<Server>>) -> bool {
+        let looks = servers.filter_map(|server| {
+            let is_old = V::is_recalled(&server);
+            // What is new at a server that is held to what was accepted could not be used.
+            let is_due = || is_old && !server.is_locked() && server.is_due();
+            let again = || is_due().then(|| self.scope.seek::<V>(&server));
+            let look = self.scope.sought::<V>(&server).or_else(again)?;
+            Some(look.within(if is_old { PATIENCE } else { Duration::MAX }))
+        });
+        let looks: Vec<_> = looks.collect();
+        let any = !looks.is_empty();
+        futures_util::future::join_all(looks).await;
+        any
+    }
+
+    /// The servers to which the name of a tool may lead, if that tool is given here. Where names are others than at the
+    /// server only the server can tell what is given: there nothing is.
     fn meant_by(&self, name: &str) -> impl Iterator<Item = Arc<Server>> {
-        let rules = self.scope.registry.names();
-        let is_meant = move |server: &Arc<Server>| {
+        self.named_in(name, self.scope.all_servers()).filter_map(move |(server, rest)| {
+            let tool = ToolName::parse(&rest).ok()?;
+            self.scope.gives(|rules| rules.gives_tool(&server.config.name, &tool)).then_some(server)
+        })
+    }
+
+    /// The servers to which the name of something else may lead: they are given as a whole.
+    fn wholly_meant_by(&self, name: &str) -> impl Iterator<Item = Arc<Server>> {
+        self.named_in(name, self.scope.whole_servers()).map(|(server, _)| server)
+    }
+
+    /// Those of these servers that a name may be of, and what is left of it there.
+    fn named_in(
+        &self,
+        name: &str,
+        servers: Vec<Arc<Server>>,
+    ) -> impl Iterator<Item = (Arc<Server>, String)> + use<> {
+        let (rules, name) = (self.scope.registry.names(), name.to_owned());
+        servers.into_iter().filter(|server| server.config.enabled).filter_map(move |server| {
             let config = &server.config;
-            let rest = rules.rest_of(name, (&config.name, config.tool_prefix.as_deref()));
-            // What is given is looked at by its own name, which only the server can tell where names are others here.
-            let given = |rest: &str| match ToolName::parse(rest) {
-                Ok(tool) => self.scope.gives(|rules| rules.gives_tool(&config.name, &tool)),
-                Err(_) => false,
-            };
-            config.enabled && rest.is_some_and(given)
-        };
-        self.scope.all_servers().into_iter().filter(is_meant)
+            let rest = rules.rest_of(&name, (&config.name, config.tool_prefix.as_deref()))?.to_owned();
+            Some((server, rest))
+        })
     }
 
     /// What is no server may be a set of local tools that lacks this one.

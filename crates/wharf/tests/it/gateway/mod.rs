@@ -17,6 +17,7 @@ mod limits;
 mod matrix;
 mod metrics;
 mod offers;
+mod older;
 mod own_tools;
 pub(crate) mod pipe;
 mod questions;
