@@ -87,7 +87,8 @@ impl Desk {
             self.offers.changed();
             place = self.offers.prompt(scope, name).await;
         }
-        place.ok_or_else(|| invalid("unknown prompt"))
+        let missing = || scope.unreached_prompt(name).map_or_else(|| invalid("unknown prompt"), told);
+        place.ok_or_else(missing)
     }
 
     async fn read(

@@ -10,7 +10,7 @@ use super::looks::{PATIENCE, Sought};
 use super::server::{Seen, Server};
 use super::{Host, Listing, unknown_of};
 use crate::catalog::Offered;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StderrTail};
 use crate::mcp::Prompt;
 use crate::names::ToolName;
 use crate::registry::{Route, Source};
@@ -90,6 +90,16 @@ impl Host {
         self.look_at::<Offered<Prompt>>(self.wholly_meant_by(name)).await
     }
 
+    /// Why it cannot be said whether there is a tool of this name: a server that may have it could not be asked.
+    pub(crate) fn unreached_tool(&self, name: &str) -> Option<Error> {
+        self.meant_by(name).find_map(|server| self.unreached::<Seen>(&server))
+    }
+
+    /// The same for a prompt.
+    pub(crate) fn unreached_prompt(&self, name: &str) -> Option<Error> {
+        self.wholly_meant_by(name).find_map(|server| self.unreached::<Offered<Prompt>>(&server))
+    }
+
     /// Looks at servers, as far as it is not known what they have. True if there is any. For one that nobody has seen
     /// whoever calls waits as long as it may take; for what is from an earlier run not so long, and not often.
     async fn look_at<V: Sought>(&self, servers: impl Iterator<Item = Arc<Server>>) -> bool {
@@ -132,6 +142,24 @@ impl Host {
             let config = &server.config;
             let rest = rules.rest_of(&name, (&config.name, config.tool_prefix.as_deref()))?.to_owned();
             Some((server, rest))
+        })
+    }
+
+    fn unreached<V: Sought>(&self, server: &Arc<Server>) -> Option<Error> {
+        let is_sought = || self.scope.sought::<V>(server).is_some();
+        let is_lost = match server.trouble() {
+            // That is nothing which another try would change.
+            Some(Error::Denied { .. } | Error::CommandNotAllowed { .. } | Error::NotConnected { .. }) => {
+                false
+            }
+            trouble => trouble.is_some() || (server.live().is_none() && is_sought()),
+        };
+        is_lost.then(|| Error::Connection {
+            server: server.config.name.clone(),
+            transport: server.config.transport_name(),
+            reason: "it cannot be reached, so nobody knows whether it has that".into(),
+            stderr: StderrTail::default(),
+            retryable: true,
         })
     }
 

@@ -229,3 +229,95 @@ async fn l40_no_look_is_made_for_a_caller_that_is_not_given_what_it_names() {
     assert_eq!((&eve, &bob), (&ann, &ann), "the same words for all of them");
     door.host.close().await;
 }
+
+#[tokio::test]
+async fn l65_a_name_that_may_be_one_of_a_server_that_is_down_is_not_said_to_be_unknown() {
+    let far = Far::with(&["old"]);
+    let store = remembered(vec![far.config()]).await;
+    far.is_down();
+    let mut table = CallerTable::default();
+    table.insert("ann", CallerRules::new(["far"], []).unwrap());
+    table.insert("bob", CallerRules::new([], ["far/old"]).unwrap());
+    let key = |who: &str| Key::new(CallerName::parse(who).unwrap(), Key::hash(who));
+    let keys = [key("ann"), key("bob"), key("eve")];
+    // It is well again in the second round, and has no such thing.
+    for is_down in [true, false] {
+        if !is_down {
+            far.has(&["old"]);
+        }
+        let host = host(&store, vec![far.config()]).await;
+        let door =
+            open_with(host, |b| b.callers(Callers::default().keys(keys.clone())).rules(table.clone())).await;
+        let ask = async |who: &str, method: &str, name: &str| {
+            let (key, params) = (format!("Bearer {who}"), json!({"name": name, "arguments": {}}));
+            let more = [("authorization", key.as_str())];
+            soon("an answer", door.modern_with(method, params, &more)).await.json()["error"].clone()
+        };
+        let told = ask("ann", "tools/call", "far_new").await;
+        if is_down {
+            assert!(
+                told["message"].as_str().unwrap().contains("`far` (http): it cannot be reached"),
+                "{told}"
+            );
+            assert_eq!(
+                (&told["data"]["kind"], &told["data"]["retryable"]),
+                (&json!("connection"), &json!(true))
+            );
+        } else {
+            assert_eq!(told["message"], "unknown tool");
+        }
+        assert_eq!(ask("ann", "tools/call", "other_new").await["message"], "unknown tool");
+        for who in ["bob", "eve"] {
+            let told = ask(who, "tools/call", "far_new").await;
+            assert_eq!(
+                (&told["message"], &told["data"]["kind"]),
+                (&json!("unknown tool"), &json!("unknown_tool"))
+            );
+        }
+        door.host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn l65_a_prompt_that_is_new_is_found_and_one_of_a_server_that_is_down_is_not_unknown() {
+    let files = folder();
+    let script = at(&files, "script");
+    let with = |prompts: &[&str]| {
+        let prompts: Vec<Value> = prompts.iter().map(|name| json!({"name": name})).collect();
+        let capabilities = json!({"tools": {}, "prompts": {}});
+        let text = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}]});
+        let puppet = Puppet::new()
+            .with(|s| s.capabilities = Some(capabilities))
+            .on("prompts/list", [wharf_testkit::Step::Reply(json!({ "prompts": prompts }))])
+            .on("prompts/get", [wharf_testkit::Step::Reply(text)]);
+        std::fs::write(&script, serde_json::to_string(&puppet.script).unwrap()).unwrap();
+    };
+    let config = || {
+        let path = puppet_path().display().to_string();
+        ServerConfig::stdio(ServerName::parse("pup").unwrap(), path, ["--file", script.to_str().unwrap()])
+    };
+    with(&["old"]);
+    let store = Arc::new(CatalogMemory::default());
+    let first = host(&store, vec![config()]).await;
+    assert_eq!(first.known_prompts().await.offered.len(), 1);
+    first.close().await;
+    let get = async |door: &Door, name: &str| door.modern("prompts/get", json!({"name": name})).await.json();
+
+    std::fs::remove_file(&script).unwrap();
+    let door = open(host(&store, vec![config()]).await).await;
+    let told = get(&door, "pup_new").await["error"].clone();
+    assert_eq!(
+        (&told["data"]["kind"], &told["data"]["retryable"]),
+        (&json!("connection"), &json!(true)),
+        "{told}"
+    );
+    assert_eq!(get(&door, "other_new").await["error"]["message"], "unknown prompt");
+    door.host.close().await;
+
+    with(&["old", "new"]);
+    let door = open(host(&store, vec![config()]).await).await;
+    let got = get(&door, "pup_new").await;
+    assert!(got["result"]["messages"].is_array(), "{got}");
+    assert_eq!(get(&door, "pup_newer").await["error"]["message"], "unknown prompt");
+    door.host.close().await;
+}
