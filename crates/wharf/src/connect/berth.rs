@@ -1,9 +1,12 @@
 //! A server's place: connected when it is needed, kept alive, made again when it is lost.
 
 mod health;
+mod making;
 mod remake;
 
 pub(crate) use remake::growing;
+
+use making::{Making, Why};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +29,7 @@ use super::inbox::Inbox;
 use super::monitor::Monitor;
 use super::stdio::Leaving;
 use super::waiting::later;
-use crate::config::{Connect, ServerConfig, Transport};
+use crate::config::{ServerConfig, Transport};
 use crate::error::{Error, Result};
 use crate::event::{Bus, Circuit, Event, Fact, State, Trail};
 use crate::mcp::Era;
@@ -91,9 +94,9 @@ struct Place {
     /// The number of the current connection, or 0: to compare it costs no more than to read it.
     number: AtomicU64,
     state: watch::Sender<State>,
-    /// Held by whoever makes the connection, so that it is made once however many ask for it.
-    making: Mutex<Making>,
-    /// Counts how often it was to be disconnected: whoever makes the connection meanwhile gives up.
+    /// Held while the connection is made, so that it is made once however many ask for it.
+    making: Arc<Mutex<Making>>,
+    /// Counts how often it was to be disconnected: what is being made meanwhile is given up. So it is when this is gone.
     stop: watch::Sender<u64>,
     /// It was lost too often, and is not made again by itself.
     given_up: AtomicBool,
@@ -103,33 +106,6 @@ struct Place {
     breaker: Arc<Breaker>,
     /// Why there is no connection, if somebody wanted one.
     reason: std::sync::Mutex<Option<String>>,
-}
-
-struct Making {
-    /// Somebody connected it by hand, which a manual server needs.
-    by_hand: bool,
-    /// Losses since the connection last proved stable.
-    losses: u32,
-    /// When making it failed the last time, and why: whoever waited for that need not try the same again.
-    failed: Option<(Instant, Error)>,
-}
-
-/// Why a connection is made.
-#[derive(Clone, Copy, PartialEq)]
-enum Why {
-    /// Somebody needs it.
-    Use,
-    /// Somebody said so.
-    ByHand,
-    /// It was lost.
-    Lost,
-}
-
-/// The making of a connection. Dropped before its end, it leaves a state behind that is true.
-struct Attempt<'a> {
-    place: &'a Place,
-    back: State,
-    over: bool,
 }
 
 // === impl Dock ===
@@ -260,7 +236,7 @@ impl Berth {
             current: ArcSwapOption::empty(),
             number: AtomicU64::new(0),
             state: watch::channel(State::Disconnected).0,
-            making: Mutex::new(Making { by_hand: false, losses: 0, failed: None }),
+            making: Arc::default(),
             stop: watch::channel(0).0,
             given_up: AtomicBool::new(false),
             missed: AtomicU32::new(0),
@@ -355,67 +331,6 @@ impl Berth {
     pub fn live(&self) -> Option<Connection> {
         self.0.current.load().as_deref().filter(|c| c.is_open()).cloned()
     }
-
-    async fn make(&self, why: Why) -> Result<Connection> {
-        let mut stop = self.0.stop.subscribe();
-        let asked = Instant::now();
-        let mut making = self.0.making.lock().await;
-        making.by_hand |= why == Why::ByHand;
-        if let Some(connection) = self.live() {
-            return Ok(connection);
-        }
-        let name = &self.0.config.name;
-        let was = self.state();
-        // Asked here, where nobody else changes it: it may have been closed by hand since.
-        if why == Why::Lost && was != State::Reconnecting {
-            return Err(Error::NotConnected { server: name.clone() });
-        }
-        if self.0.config.connect == Connect::Manual && !making.by_hand {
-            return Err(Error::NotConnected { server: name.clone() });
-        }
-        if let (Why::Use, Some((at, error))) = (why, &making.failed)
-            && *at > asked
-        {
-            return Err(error.clone());
-        }
-        // Whoever says so by hand is not refused, and what was lost is tried again by a clock of its own.
-        let passage = self.0.breaker.enter();
-        let passage = if why == Why::Use { Some(passage?) } else { passage.ok() };
-        let attempt = Attempt::begin(&self.0, was);
-        let opened = tokio::select! {
-            biased;
-            _ = stop.changed() => {
-                Err(Error::Cancelled { reason: format!("server `{name}` was disconnected meanwhile") })
-            }
-            opened = self.0.dock.open(&self.0.config) => opened,
-        };
-        if let Some(passage) = passage {
-            passage.connected(&opened);
-        }
-        making.failed = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
-        match opened {
-            Ok(connection) => {
-                connection.guard(&self.0.breaker);
-                self.0.put(Some(&connection));
-                self.0.given_up.store(false, Ordering::Release);
-                attempt.end(State::Connected, None);
-                connection.follow_changes();
-                self.0.dock.peer.connected(&connection);
-                self.0.missed.store(0, Ordering::Relaxed);
-                if let Some(every) = self.0.config.resilience.health_check.every(&self.0.config.transport) {
-                    tokio::spawn(health::look_after(Arc::downgrade(&self.0), connection.downgrade(), every));
-                }
-                let ended = (connection.number(), connection.ended());
-                tokio::spawn(remake::watch_over(Arc::downgrade(&self.0), ended, Instant::now()));
-                Ok(connection)
-            }
-            Err(error) => {
-                let back = attempt.back;
-                attempt.end(back, Some(error.to_string()));
-                Err(error)
-            }
-        }
-    }
 }
 
 impl std::fmt::Debug for Berth {
@@ -459,32 +374,6 @@ impl Place {
         if changed || reason.is_some() {
             let (server, instance) = (self.config.name.clone(), self.config.instance());
             self.dock.events.publish(|| Event::State { server, instance, state, reason });
-        }
-    }
-}
-
-// === impl Attempt ===
-
-impl<'a> Attempt<'a> {
-    /// A connection that was lost is made again; any other is made for the first time.
-    fn begin(place: &'a Place, was: State) -> Self {
-        let lost = matches!(was, State::Connected | State::Reconnecting);
-        place.tell(if lost { State::Reconnecting } else { State::Connecting }, None);
-        // While somebody else tries again, the failure of this attempt is not the end.
-        let back = if was == State::Reconnecting { was } else { State::Disconnected };
-        Self { place, back, over: false }
-    }
-
-    fn end(mut self, state: State, reason: Option<String>) {
-        self.over = true;
-        self.place.tell(state, reason);
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if !self.over {
-            self.place.tell(self.back, Some("whoever wanted it gave up".into()));
         }
     }
 }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::desk::invalid;
-use crate::host::{Declared, Session};
+use crate::host::{Declared, PATIENCE, Session};
 use crate::mcp::{Era, extension, method};
 use crate::names::ServerName;
 use crate::wire::{Json, RpcError};
@@ -31,8 +31,6 @@ enum Known {
     Nothing(Instant),
 }
 
-/// How long a server that was never seen may keep a caller waiting.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon one that could not be asked is asked again.
 const AGAIN: Duration = Duration::from_secs(30);
 /// How much is remembered: callers may make up what they say of themselves.

@@ -320,6 +320,12 @@ impl Desk {
             let tool = scope.snapshot().route(&name).map(|route| route.tool.name.clone());
             visit.line.is_for(scope, server, tool.as_ref());
         }
+        // A name that nobody knows may be one of a server that could not be asked, if the caller is given that.
+        if let Some(Error::UnknownTool { .. }) = outcome.error.as_deref()
+            && let Some(error) = scope.unreached_tool(&name)
+        {
+            return Err(told(error));
+        }
         match (said(outcome)?, server) {
             (result, Some(server)) if tasks::is_task(&result) => {
                 Ok(self.begun(scope.agent(), &server, &result))

@@ -35,11 +35,20 @@ impl Desk {
         params: Option<&Json>,
         visit: &Visit<'_>,
     ) -> Result<Json, RpcError> {
+        let listed = match method {
+            method::PROMPTS_LIST => Some(Kind::Prompts),
+            method::RESOURCES_LIST => Some(Kind::Resources),
+            method::TEMPLATES_LIST => Some(Kind::Templates),
+            _ => None,
+        };
+        if let Some(kind) = listed {
+            // A server that nobody has seen is waited for once, not for each of the two.
+            let page = self.offers.page(scope, kind, params);
+            let (required, page) = futures_util::join!(self.require(scope, method), page);
+            return required.and(page);
+        }
         self.require(scope, method).await?;
         match method {
-            method::PROMPTS_LIST => self.offers.page(scope, Kind::Prompts, params).await,
-            method::RESOURCES_LIST => self.offers.page(scope, Kind::Resources, params).await,
-            method::TEMPLATES_LIST => self.offers.page(scope, Kind::Templates, params).await,
             method::PROMPTS_GET => self.prompt(scope, params, visit).await,
             method::RESOURCES_READ => self.read(scope, params, visit).await,
             method::COMPLETE => self.complete(scope, params, visit).await,
@@ -63,12 +72,23 @@ impl Desk {
         visit: &Visit<'_>,
     ) -> Result<Json, RpcError> {
         let (params, name) = named(params, "name")?;
-        let place = self.offers.prompt(scope, &name).await.ok_or_else(|| invalid("unknown prompt"))?;
+        let place = self.place_of_prompt(scope, &name).await?;
         let mut passed = passed(&params);
         passed.text("name", &place.own);
         let what = (Part::Prompts, method::PROMPTS_GET, Some(&*place.own));
         let got = forward(self, scope, &place.server, what, (&passed, visit)).await?;
         got.map_err(|error| if is_hidden(&error) { invalid("unknown prompt") } else { told(error) })
+    }
+
+    /// Where the name of a prompt leads. What may be new since an earlier run is looked for.
+    async fn place_of_prompt(&self, scope: &Session, name: &str) -> Result<Place, RpcError> {
+        let mut place = self.offers.prompt(scope, name).await;
+        if place.is_none() && scope.look_for_prompt(name).await {
+            self.offers.changed();
+            place = self.offers.prompt(scope, name).await;
+        }
+        let missing = || scope.unreached_prompt(name).map_or_else(|| invalid("unknown prompt"), told);
+        place.ok_or_else(missing)
     }
 
     async fn read(
@@ -101,8 +121,8 @@ impl Desk {
         let [kind, name, uri] = reference.pick(["type", "name", "uri"]).map(text);
         let (key, public, place) = match (kind.as_deref(), name, uri) {
             (Some("ref/prompt"), Some(name), _) => {
-                let place = self.offers.prompt(scope, &name).await;
-                ("name", name, place.ok_or_else(|| invalid("unknown prompt"))?)
+                let place = self.place_of_prompt(scope, &name).await?;
+                ("name", name, place)
             }
             (Some("ref/resource"), _, Some(uri)) => {
                 let place = self.offers.template(scope, &uri).await;

@@ -4,12 +4,12 @@
 //! connected, as it was last seen where it is not. Only a server of which nothing is known is asked. A server that is
 //! down keeps its place and is reported.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 
+use super::looks::{Awaited, Looks, PATIENCE, Sought, UnderWay};
 use super::peer::HostPeer;
 use super::scope::Scope;
 use super::server::{Seen, Server};
@@ -21,13 +21,11 @@ use crate::error::{Error, Result, StderrTail};
 use crate::mcp::{Prompt, Resource, ResourceTemplate};
 use crate::wire::Json;
 
-/// How long a server that is connected may take to tell its list, if there is an older one to show instead.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// What servers list beside tools.
 pub(super) trait Listed: Clone + Send + Sync + 'static {
     const KIND: ListKind;
     fn shelf(server: &Server) -> &Shelf<Offered<Self>>;
+    fn under_way(looks: &Looks) -> &UnderWay<Offered<Self>>;
     fn read(raw: Json) -> Result<Self, String>;
     /// What it is told apart by, and all of it.
     fn parts(&self) -> (&str, &Json);
@@ -37,29 +35,56 @@ pub(super) trait Listed: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Offered<Self>>> + Send;
 }
 
+/// What is known of a list, with the trouble that there is with its server; or how it is found out.
+enum Known<V> {
+    /// Nobody need be asked.
+    Told(Option<V>, Option<Error>),
+    /// The server is there and may have something newer.
+    Older(V),
+    /// Nothing, or nothing that this scope can count on.
+    Sought(Awaited<V>, Option<V>),
+}
+
+/// What was last seen of a list.
+enum Last<V> {
+    /// The server has no such thing.
+    Nothing,
+    Seen(V),
+    Unknown,
+}
+
+/// A list that has a last state.
+trait Remembered: Sought {
+    fn last(server: &Server) -> Last<Self>;
+}
+
+/// What became of one server: as its scope sees it, its list, and why that is not as new as it should be.
+struct Told<V> {
+    server: Arc<Server>,
+    list: Option<V>,
+    error: Option<Error>,
+    /// Whether it is shown already.
+    shown: bool,
+}
+
 // === impl Host ===
 
 impl Host {
     /// Every tool that is known, and nothing is started for it: from memory where a server is connected, as it was last
-    /// seen where it is not. Only a server of which nothing is known is asked. One that is down keeps its tools, and is
-    /// among the failed.
+    /// seen where it is not. Only a server of which nothing is known is asked, and waited for for five seconds: what it tells
+    /// later is told as a change. One that is down keeps its tools, and is among the failed.
     pub async fn known_tools(&self) -> Listing {
-        let servers: Vec<_> = self.scope.all_servers().into_iter().filter(|s| s.config.enabled).collect();
-        let looks = servers.into_iter().enumerate().map(|(place, server)| async move {
-            let server = self.scope.settled(server).await;
-            let (seen, error) = known_tools(&server, &self.scope.home(&server).peer).await;
-            (place, server, seen, error)
-        });
+        let servers = self.scope.all_servers().into_iter().filter(|s| s.config.enabled).collect();
         // What is known of many servers is there at once, and is shown at once: names are given to all tools each time.
-        let mut answers = futures_util::stream::iter(looks).buffer_unordered(STARTING).ready_chunks(STARTING);
+        let mut answers = std::pin::pin!(self.ask_around::<Seen>(servers).ready_chunks(STARTING));
         let mut told = Vec::new();
         while let Some(chunk) = answers.next().await {
             let mut homes: Vec<(&Scope, Vec<_>)> = Vec::new();
-            for (place, server, seen, error) in chunk {
+            for (place, Told { server, list, error, shown }) in chunk {
                 let (name, home) = (server.config.name.clone(), self.scope.home(&server));
-                let (offered, rejected) = seen.map(|seen| (seen.offered, seen.rejected)).unzip();
+                let (offered, rejected) = list.map(|seen| (seen.offered, seen.rejected)).unzip();
                 told.push((place, name, rejected, error));
-                let Some(offered) = offered else { continue };
+                let Some(offered) = offered.filter(|_| !shown) else { continue };
                 match homes.iter_mut().find(|(known, _)| std::ptr::eq(*known, home)) {
                     Some((_, all)) => all.push((server, offered)),
                     None => homes.push((home, vec![(server, offered)])),
@@ -97,105 +122,101 @@ impl Host {
         let home = self.scope.home(server);
         let seen = server.look(Some(&home.peer)).await?;
         home.publish(server, seen.offered.clone());
-        tokio::spawn(compare(Arc::clone(server), Arc::clone(&home.peer)));
+        let (server, peer) = (Arc::clone(server), Arc::clone(&home.peer));
+        tokio::spawn(async move { compare(&server, &peer).await });
         Ok(seen)
     }
 
     async fn known<T: Listed>(&self) -> Everywhere<T> {
-        let servers: Vec<_> = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled).collect();
-        let looks = servers.into_iter().map(|server| async move {
-            let server = self.scope.settled(server).await;
-            let (list, error) = known_list::<T>(&server, &self.scope.home(&server).peer).await;
-            let list = list.map(|list| shown::<T>(&server, list));
-            (server.config.name.clone(), list, error)
-        });
+        let servers = self.scope.whole_servers().into_iter().filter(|s| s.config.enabled).collect();
+        let mut told: Vec<_> = self.ask_around::<Offered<T>>(servers).collect().await;
+        told.sort_by_key(|(place, _)| *place);
         let mut found = Everywhere { offered: Vec::new(), failed: Vec::new() };
-        let mut answers = futures_util::stream::iter(looks).buffered(STARTING);
-        while let Some((server, list, error)) = answers.next().await {
-            found.offered.extend(list.map(|list| (server.clone(), list)));
-            found.failed.extend(error.map(|error| (server, error)));
+        for (_, Told { server, list, error, .. }) in told {
+            let name = &server.config.name;
+            found.offered.extend(list.map(|list| (name.clone(), shown::<T>(&server, list))));
+            found.failed.extend(error.map(|error| (name.clone(), error)));
         }
         found
+    }
+
+    /// A list of each of these servers, by their place, as soon as it is there. All that have to be looked for are looked
+    /// for from now on, so that they are waited for together.
+    fn ask_around<V: Remembered>(
+        &self,
+        servers: Vec<Arc<Server>>,
+    ) -> impl futures_util::Stream<Item = (usize, Told<V>)> {
+        let known: Vec<_> = servers
+            .into_iter()
+            .map(|server| {
+                let server = self.scope.as_seen(server);
+                let known = self.recall::<V>(&server);
+                (server, known)
+            })
+            .collect();
+        let asked = known
+            .into_iter()
+            .enumerate()
+            .map(move |(place, (server, known))| async move { (place, self.find_out(server, known).await) });
+        futures_util::stream::iter(asked).buffer_unordered(STARTING)
+    }
+
+    /// What is known of a list without waiting for anybody.
+    fn recall<V: Remembered>(&self, server: &Arc<Server>) -> Known<V> {
+        let last = match V::last(server) {
+            Last::Nothing => return Known::Told(None, server.trouble()),
+            Last::Seen(list) => Some(list),
+            Last::Unknown => None,
+        };
+        let settled = self.scope.is_settled(server);
+        if server.live().is_none() {
+            self.compare_later::<V>(server);
+            if let Some(trouble) = out_of_reach(server, last.is_some()) {
+                return Known::Told(last, Some(trouble));
+            }
+            if last.is_some() && settled {
+                return Known::Told(last, None);
+            }
+        }
+        match last {
+            Some(last) if settled => Known::Older(last),
+            last => Known::Sought(self.scope.seek(server), last),
+        }
+    }
+
+    /// A server that can be asked without starting anything is asked in the background for what an earlier run saw of it.
+    fn compare_later<V: Remembered>(&self, server: &Arc<Server>) {
+        if !server.is_program() && V::is_recalled(server) && server.is_due() {
+            // All its lists, whichever it is that somebody wants.
+            drop(self.scope.seek::<Seen>(server));
+        }
+    }
+
+    /// The list, asked for where that has to be, with some patience.
+    async fn find_out<V: Remembered>(&self, server: Arc<Server>, known: Known<V>) -> Told<V> {
+        let (last, shown, found) = match known {
+            Known::Told(list, error) => return Told { server, list, error, shown: false },
+            Known::Older(last) => {
+                let peer = Arc::clone(&self.scope.home(&server).peer);
+                (Some(last), false, patiently(&server, peer).await.map(|list| (Arc::clone(&server), list)))
+            }
+            Known::Sought(awaited, last) => {
+                let found = awaited.within(PATIENCE).await;
+                (last, true, found.unwrap_or_else(|| Err(too_late(&server))))
+            }
+        };
+        match found {
+            Ok((server, list)) => Told { server, list: Some(list), error: None, shown },
+            // A server that has no such thing has neither a list nor an error.
+            Err(Error::NotOffered { .. }) => Told { server, list: None, error: None, shown },
+            Err(error) => Told { server, list: last, error: Some(error), shown: false },
+        }
     }
 }
 
 /// What of a list may be used.
 pub(super) fn shown<T: Listed>(server: &Server, list: Offered<T>) -> Offered<T> {
     server.shown_list(T::KIND, list, T::parts, T::read)
-}
-
-/// A server's tools as they are known, and why they could not be asked for.
-async fn known_tools(server: &Arc<Server>, peer: &Arc<HostPeer>) -> (Option<Seen>, Option<Error>) {
-    let last = server.last_tools();
-    if server.live().is_none() {
-        if let Some(trouble) = out_of_reach(server, last.is_some()) {
-            return (last, Some(trouble));
-        }
-        if last.is_some() {
-            return (last, None);
-        }
-    }
-    let look = {
-        let (server, peer) = (Arc::clone(server), Arc::clone(peer));
-        Box::pin(async move { server.look(Some(&peer)).await })
-    };
-    match patiently((server, peer), ListKind::Tools, last.is_some(), look).await {
-        Ok(seen) => (Some(seen), None),
-        Err(error) => (last, Some(error)),
-    }
-}
-
-/// The same for its other lists. A server that has no such thing has neither a list nor an error.
-async fn known_list<T: Listed>(
-    server: &Arc<Server>,
-    peer: &Arc<HostPeer>,
-) -> (Option<Offered<T>>, Option<Error>) {
-    let last = match last_list::<T>(server) {
-        Last::Nothing => return (None, server.trouble()),
-        Last::Seen(list) => Some(list),
-        Last::Unknown => None,
-    };
-    if server.live().is_none() {
-        if let Some(trouble) = out_of_reach(server, last.is_some()) {
-            return (last, Some(trouble));
-        }
-        if last.is_some() {
-            return (last, None);
-        }
-    }
-    let look = {
-        let (server, peer) = (Arc::clone(server), Arc::clone(peer));
-        Box::pin(async move { look::<T>(&server, &peer).await })
-    };
-    match patiently((server, peer), T::KIND, last.is_some(), look).await {
-        Ok(list) => (Some(list), None),
-        Err(Error::NotOffered { .. }) => (None, None),
-        Err(error) => (last, Some(error)),
-    }
-}
-
-/// What was last seen of a list.
-enum Last<T> {
-    /// The server has no such thing.
-    Nothing,
-    Seen(Offered<T>),
-    Unknown,
-}
-
-fn last_list<T: Listed>(server: &Server) -> Last<T> {
-    if let Some(list) = T::shelf(server).last() {
-        return Last::Seen(list);
-    }
-    if server.live().is_some() {
-        return Last::Unknown;
-    }
-    let Some(pinned) = server.recalled() else { return Last::Unknown };
-    if !pinned.offers(T::KIND.capability()) {
-        return Last::Nothing;
-    }
-    let Some(list) = pinned.lists.get(&T::KIND) else { return Last::Unknown };
-    let items = list.iter().filter_map(|d| T::read(d.raw.clone()).ok()).collect();
-    Last::Seen(T::shelf(server).recall(Offered { items, rejected: Vec::new() }))
 }
 
 /// Asks for a list, or gives it from memory where the server promised to tell of changes.
@@ -224,43 +245,88 @@ fn out_of_reach(server: &Server, known: bool) -> Option<Error> {
     if known { server.trouble() } else { server.recent_trouble() }
 }
 
-/// Where something older can be shown, nobody waits long for the new. What comes late is told. The look is large and comes
-/// in a place of its own, so that looks at many servers can be moved about.
-async fn patiently<T: Send + 'static>(
-    (server, peer): (&Arc<Server>, &Arc<HostPeer>),
-    kind: ListKind,
-    known: bool,
-    mut look: Pin<Box<impl Future<Output = Result<T>> + Send + 'static>>,
-) -> Result<T> {
-    if !known {
-        return look.await;
-    }
+/// Where something older can be shown, nobody waits long for the new. What comes late is told. The look is large and has
+/// a place of its own, so that looks at many servers can be moved about.
+async fn patiently<V: Sought>(server: &Arc<Server>, peer: Arc<HostPeer>) -> Result<V> {
+    let mut look = {
+        let (server, peer) = (Arc::clone(server), Arc::clone(&peer));
+        Box::pin(async move { V::look(&server, &peer).await })
+    };
     if let Ok(ended) = tokio::time::timeout(PATIENCE, &mut look).await {
         return ended;
     }
-    let (name, peer) = (server.config.name.clone(), Arc::clone(peer));
+    let name = server.config.name.clone();
     tokio::spawn(async move {
         if look.await.is_ok() {
-            peer.tell_changed(&name, kind);
+            peer.tell_changed(&name, V::KIND);
         }
     });
-    let server = server.config.name.clone();
-    Err(Error::Timeout { server, after: PATIENCE, stderr: StderrTail::default() })
+    Err(too_late(server))
+}
+
+fn too_late(server: &Server) -> Error {
+    Error::Timeout { server: server.config.name.clone(), after: PATIENCE, stderr: StderrTail::default() }
 }
 
 /// After a server was started: its other lists may be others too, and somebody may have seen the old ones.
-async fn compare(server: Arc<Server>, peer: Arc<HostPeer>) {
+pub(super) async fn compare(server: &Server, peer: &HostPeer) {
     let Some(pinned) = server.recalled() else { return };
     let pinned = |kind| pinned.lists.contains_key(&kind);
     // What fails is found out when somebody asks.
     if pinned(Prompt::KIND) {
-        let _ = look::<Prompt>(&server, &peer).await;
+        let _ = look::<Prompt>(server, peer).await;
     }
     if pinned(Resource::KIND) {
-        let _ = look::<Resource>(&server, &peer).await;
+        let _ = look::<Resource>(server, peer).await;
     }
     if pinned(ResourceTemplate::KIND) {
-        let _ = look::<ResourceTemplate>(&server, &peer).await;
+        let _ = look::<ResourceTemplate>(server, peer).await;
+    }
+}
+
+// === impl Remembered ===
+
+impl Remembered for Seen {
+    fn last(server: &Server) -> Last<Self> {
+        server.last_tools().map_or(Last::Unknown, Last::Seen)
+    }
+}
+
+impl<T: Listed> Sought for Offered<T> {
+    const KIND: ListKind = T::KIND;
+
+    fn under_way(looks: &Looks) -> &UnderWay<Self> {
+        T::under_way(looks)
+    }
+
+    fn is_recalled(server: &Server) -> bool {
+        T::shelf(server).is_recalled()
+    }
+
+    async fn look(server: &Server, peer: &HostPeer) -> Result<Self> {
+        look::<T>(server, peer).await
+    }
+
+    async fn besides(_: &Server, _: &HostPeer) {}
+
+    fn arrive(&self, _: &Scope, _: &Arc<Server>) {}
+}
+
+impl<T: Listed> Remembered for Offered<T> {
+    fn last(server: &Server) -> Last<Self> {
+        if let Some(list) = T::shelf(server).last() {
+            return Last::Seen(list);
+        }
+        if server.live().is_some() {
+            return Last::Unknown;
+        }
+        let Some(pinned) = server.recalled() else { return Last::Unknown };
+        if !pinned.offers(T::KIND.capability()) {
+            return Last::Nothing;
+        }
+        let Some(list) = pinned.lists.get(&T::KIND) else { return Last::Unknown };
+        let items = list.iter().filter_map(|d| T::read(d.raw.clone()).ok()).collect();
+        Last::Seen(T::shelf(server).recall(Self { items, rejected: Vec::new() }))
     }
 }
 
@@ -271,6 +337,10 @@ impl Listed for Prompt {
 
     fn shelf(server: &Server) -> &Shelf<Offered<Self>> {
         &server.prompts
+    }
+
+    fn under_way(looks: &Looks) -> &UnderWay<Offered<Self>> {
+        &looks.prompts
     }
 
     fn read(raw: Json) -> Result<Self, String> {
@@ -293,6 +363,10 @@ impl Listed for Resource {
         &server.resources
     }
 
+    fn under_way(looks: &Looks) -> &UnderWay<Offered<Self>> {
+        &looks.resources
+    }
+
     fn read(raw: Json) -> Result<Self, String> {
         Self::read(raw)
     }
@@ -311,6 +385,10 @@ impl Listed for ResourceTemplate {
 
     fn shelf(server: &Server) -> &Shelf<Offered<Self>> {
         &server.templates
+    }
+
+    fn under_way(looks: &Looks) -> &UnderWay<Offered<Self>> {
+        &looks.templates
     }
 
     fn read(raw: Json) -> Result<Self, String> {

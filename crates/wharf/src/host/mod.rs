@@ -18,12 +18,14 @@ mod lanes;
 mod load;
 mod local;
 mod login;
+mod looks;
 mod offers;
 mod patience;
 mod peer;
 mod pins;
 mod reconcile;
 mod register;
+mod routes;
 mod run;
 mod scope;
 mod server;
@@ -44,6 +46,7 @@ pub use ensemble::{Callable, Ensemble};
 pub use health::{Condition, Health, Instance};
 pub use load::{Load, LoadAll};
 pub use local::{LOCAL_SET, LocalTool, NoArguments, Reply};
+pub(crate) use looks::PATIENCE;
 pub use offers::Everywhere;
 pub(crate) use offers::TaskWatch;
 pub use reconcile::Changes;
@@ -67,7 +70,7 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::net::HttpClient;
 use crate::outcome::Outcome;
 use crate::policy::{Live, Policy};
-use crate::registry::{Route, Snapshot, Source};
+use crate::registry::{Route, Snapshot};
 use crate::session::{Extensions, Memory, State};
 use crate::store::Approvals;
 use crate::wire::Json;
@@ -287,72 +290,6 @@ impl Host {
         self.run(&found, &arguments, options).await
     }
 
-    /// Where a public name leads. Servers of which nothing is known are asked now.
-    pub async fn route(&self, name: &str) -> Result<Route> {
-        if let Some(route) = self.scope.snapshot().route(name) {
-            if !self.scope.has_changed(route) {
-                return Ok(route.clone());
-            }
-            // Only the server itself is asked: another one's trouble is not this call's.
-            self.tools_of(route.server.as_str()).await?;
-            if let Some(route) = self.scope.snapshot().route(name) {
-                return Ok(route.clone());
-            }
-        }
-        let listing = self.known_tools().await;
-        if let Some(route) = listing.snapshot.route(name) {
-            return Ok(route.clone());
-        }
-        self.why_kept_back(&listing, name)?;
-        self.why_hidden(|shared| shared.route(name).cloned())?;
-        Err(listing.unknown(name))
-    }
-
-    /// Why a tool that would bear this name is not shown, if a rule keeps it back.
-    fn why_kept_back(&self, listing: &Listing, name: &str) -> Result<()> {
-        for (server, rejected) in listing.rejected.iter().filter(|(_, rejected)| rejected.denied.is_some()) {
-            let Ok(tool) = ToolName::parse(rejected.name.raw()) else { continue };
-            let servers = self.scope.all_servers();
-            let config = servers.iter().find(|known| known.config.name == *server).map(|known| &known.config);
-            let prefix = config.and_then(|config| config.tool_prefix.as_deref());
-            let public = self.scope.registry.names().names(std::iter::once((server, prefix, &tool)));
-            if let (Some(denied), [Some(public)]) = (&rejected.denied, &public[..])
-                && public == name
-            {
-                return Err(Error::clone(denied));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a public name leads somewhere, as far as is known without asking anybody, and where it leads is liked.
-    pub(crate) fn knows(&self, name: &str, like: impl FnOnce(&Route) -> bool) -> bool {
-        let snapshot = self.scope.snapshot();
-        snapshot.route(name).is_some_and(|route| !self.scope.has_changed(route) && like(route))
-    }
-
-    /// A tool by its server and its original name, or a local one by its set and its name. The server is asked if it
-    /// was not yet.
-    pub async fn find(&self, server: &str, tool: &str) -> Result<Route> {
-        let fresh = |server: &str| {
-            let snapshot = self.scope.snapshot();
-            snapshot.find(server, tool).filter(|route| !self.scope.has_changed(route)).cloned()
-        };
-        if let Some(route) = fresh(server) {
-            return Ok(route);
-        }
-        self.why_hidden(|shared| shared.find(server, tool).cloned())?;
-        let known = self.scope.server(server).map_err(|error| self.unknown_in_set(server, tool, error))?;
-        if let Some(route) = fresh(known.config.name.as_str()) {
-            return Ok(route);
-        }
-        let listing = self.tools_of(server).await?;
-        if let Some(route) = listing.snapshot.find(known.config.name.as_str(), tool) {
-            return Ok(route.clone());
-        }
-        Err(listing.unknown_of(&known.config, tool))
-    }
-
     /// A server as a value: its tools, its configuration, its connection.
     pub async fn ensemble(&self, server: &str) -> Result<Ensemble> {
         Ensemble::open(self, server).await
@@ -373,19 +310,6 @@ impl Host {
         self.scope.close().await;
         // What cannot be written is told to the next call.
         let _ = self.trail().flush().await;
-    }
-
-    /// What is no server may be a set of local tools that lacks this one.
-    fn unknown_in_set(&self, set: &str, tool: &str, error: Error) -> Error {
-        let snapshot = self.scope.snapshot();
-        let in_set = |route: &&Route| route.source == Source::Local && route.server.as_str() == set;
-        match (error, snapshot.tools().iter().find(in_set)) {
-            (Error::UnknownServer { .. }, Some(route)) => {
-                let known = snapshot.tools().iter().filter(in_set).map(|route| &route.tool.name);
-                unknown_of(&route.server, tool, std::iter::empty(), known)
-            }
-            (error, _) => error,
-        }
     }
 
     async fn list(&self, servers: Vec<Arc<Server>>) -> Listing {

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::server::Server;
 use super::{CallOptions, Host};
 use crate::call::HARD_FACTOR;
-use crate::config::{Connect, Share};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::State;
 use crate::names::ServerName;
@@ -60,31 +59,9 @@ impl Patience {
         server: &Server,
         waiting: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        let waiting = async {
-            self.start_apart(server).await?;
-            waiting.await
-        };
         match tokio::time::timeout(self.left(), waiting).await {
             Ok(ended) => ended,
             Err(_) => Err(self.over(server).into()),
-        }
-    }
-
-    /// A start that may take longer than this call can wait is not given up with it: the next call finds it done.
-    async fn start_apart(&self, server: &Server) -> Result<()> {
-        let shared = !matches!(server.config.share, Some(Share::Never | Share::PerCaller));
-        let alone = server.fleet.is_none() && server.view.is_none();
-        let by_itself = server.config.connect != Connect::Manual;
-        if !(alone && shared && by_itself)
-            || self.left() >= server.config.start_timeout
-            || server.berth.connected()
-        {
-            return Ok(());
-        }
-        let berth = server.berth.clone();
-        match tokio::spawn(async move { berth.connection().await.map(drop) }).await {
-            Ok(started) => started,
-            Err(e) => Err(Error::Internal(format!("a start ended unexpectedly: {e}"))),
         }
     }
 

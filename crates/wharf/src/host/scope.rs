@@ -13,6 +13,7 @@ use super::builder::did_you_mean;
 use super::docking::usable;
 use super::lanes::Lanes;
 use super::local::Function;
+use super::looks::Looks;
 use super::peer::HostPeer;
 use super::server::Server;
 use super::views::{Relays, Views};
@@ -46,6 +47,8 @@ pub(super) struct Scope {
     pub(super) lanes: Lanes,
     /// What shared servers show over those.
     pub(super) views: Views,
+    /// Servers of which it is found out what they offer.
+    pub(super) looks: Looks,
     /// Where it is kept what servers offer. An agent's own servers are nobody else's to know.
     pub(super) store: Option<Arc<dyn CatalogStore>>,
     /// The same for what they offer over lanes, where nothing is kept beyond this run.
@@ -113,6 +116,7 @@ impl Scope {
             pool: Pool::new(Arc::new(dock)),
             lanes,
             views: Views::default(),
+            looks: Looks::default(),
             store: None,
             views_store: Arc::new(CatalogMemory::default()),
             peer,
@@ -169,6 +173,7 @@ impl Scope {
             pool: Pool::new(Arc::new(dock)),
             lanes: shared.lanes.beside(),
             views: Views::default(),
+            looks: Looks::default(),
             store: None,
             views_store: Arc::new(CatalogMemory::default()),
             peer,
@@ -332,6 +337,7 @@ impl Scope {
 
     /// Closes this scope's own connections. They are made again when they are needed.
     pub(super) async fn disconnect(&self) {
+        self.looks.end();
         let servers = self.servers.load_full();
         let leaving = self.leaving().clone();
         let all = servers.values().chain(&leaving);

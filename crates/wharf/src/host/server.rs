@@ -17,7 +17,7 @@ use super::scope::gone;
 use super::shelf::Shelf;
 use super::shown::Shown;
 use crate::catalog::{Catalog, CatalogStore, Definitions, ListKind, Offered, Rejected};
-use crate::config::{Connect, ServerConfig};
+use crate::config::{Connect, ServerConfig, Transport};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
 use crate::event::{Bus, Fact, Kind, Named, State, Trail};
@@ -57,6 +57,8 @@ pub(super) struct Server {
     pub(super) shown: Shown,
     /// Why it could not be reached the last time, and when that was.
     trouble: Mutex<Option<(Instant, Error)>>,
+    /// When it was last looked at because what is known of it may be old.
+    compared: Mutex<Option<Instant>>,
     /// How many calls were sent again.
     pub(super) retries: AtomicU64,
 }
@@ -79,7 +81,8 @@ pub(super) struct Seen {
     pub(super) rejected: Arc<[Rejected]>,
 }
 
-/// For how long a server that failed, and of which nothing is known, is not started again just to be listed.
+/// For how long a server that failed, and of which nothing is known, is not started again just to be listed. Nor is one
+/// looked at more often of which something is known from an earlier run.
 const LEFT_ALONE: Duration = Duration::from_secs(30);
 
 /// A server that is held to what was accepted is asked for its tools again at the first use after this time.
@@ -113,6 +116,7 @@ impl Server {
             events: pool.dock().events.clone(),
             shown: Shown::default(),
             trouble: Mutex::default(),
+            compared: Mutex::default(),
             retries: AtomicU64::default(),
         }
     }
@@ -138,6 +142,7 @@ impl Server {
             events: of.events.clone(),
             shown: Shown::default(),
             trouble: Mutex::default(),
+            compared: Mutex::default(),
             retries: AtomicU64::default(),
         }
     }
@@ -222,6 +227,21 @@ impl Server {
             Connect::Manual => None,
             _ => self.pins.as_ref()?.get(),
         }
+    }
+
+    /// Whether it is time to look at it again because what is known of it is from an earlier run. Whoever is told so does.
+    pub(super) fn is_due(&self) -> bool {
+        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = compared.is_none_or(|at| at.elapsed() >= LEFT_ALONE);
+        if is_due {
+            *compared = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Whether a program of our own machine has to be started to ask it.
+    pub(super) fn is_program(&self) -> bool {
+        matches!(self.config.transport, Transport::Stdio(_))
     }
 
     /// Whether what is known of its tools still has to be compared with what it offers over its connection.

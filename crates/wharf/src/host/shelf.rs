@@ -64,6 +64,11 @@ impl<V: Clone> Shelf<V> {
         self.seen.load().as_ref().is_none_or(|seen| seen.at.elapsed() > time)
     }
 
+    /// Whether what was seen last was only told by the store: nobody has asked the server in this run.
+    pub(super) fn is_recalled(&self) -> bool {
+        self.seen.load().as_ref().is_some_and(|seen| seen.connection.is_none())
+    }
+
     /// Puts there what the store says, unless something was seen meanwhile. Gives what is there then.
     pub(super) fn recall(&self, list: V) -> V {
         let recalled = Arc::new(Seen { connection: None, at: Instant::now(), list });

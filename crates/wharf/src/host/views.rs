@@ -68,6 +68,16 @@ impl Scope {
         }
     }
 
+    /// Any server that can be seen from here, in the same way.
+    pub(super) fn as_seen(&self, server: Arc<Server>) -> Arc<Server> {
+        if server.view.is_some() { server } else { self.seen(&server) }
+    }
+
+    /// Whether it is known how this scope sees a server. Else its era has to be found out first.
+    pub(super) fn is_settled(&self, server: &Arc<Server>) -> bool {
+        server.view.is_some() || self.has_own_view(server).is_some()
+    }
+
     /// The same, and a server whose era nobody knows is asked.
     pub(super) async fn settled(&self, server: Arc<Server>) -> Arc<Server> {
         if server.view.is_some() || self.has_own_view(&server) == Some(false) {

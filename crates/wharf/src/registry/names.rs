@@ -83,6 +83,25 @@ impl NameRules {
         names.into_iter().map(|name| name.filter(|name| !is_reserved(name))).collect()
     }
 
+    /// What a tool of this server would be called there, or something like it, if it bore this public name; `None` if no
+    /// tool of it can. A name says nothing of where it leads: this is for whoever has to find out.
+    pub(crate) fn rest_of<'a>(
+        &self,
+        public: &'a str,
+        (server, prefix): (&ServerName, Option<&str>),
+    ) -> Option<&'a str> {
+        let start = match self.naming {
+            Naming::Prefixed => allowed(prefix.unwrap_or(server.as_str())),
+            Naming::Mcp => format!("mcp_{}", lowered(server.as_str())),
+            Naming::Bare => String::new(),
+        };
+        if start.is_empty() {
+            return Some(public);
+        }
+        let (own, rest) = public.split_at_checked(start.len())?;
+        rest.strip_prefix('_').filter(|_| own.eq_ignore_ascii_case(&start))
+    }
+
     /// Gives each claimant its name, or `None` where it would still be like another's.
     ///
     /// Every claimant starts with its plain name. A name that two ever claim belongs to neither: both go on to a longer

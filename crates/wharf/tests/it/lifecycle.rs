@@ -133,17 +133,61 @@ async fn l34_disconnecting_gives_up_a_connection_that_is_being_made() {
     assert_eq!(berth.state(), State::Disconnected);
 }
 
+/// Wants a connection, and does not wait for it.
+async fn want(berth: &wharf::connect::Berth) {
+    let given_up = tokio::time::timeout(Duration::from_millis(100), berth.connection()).await;
+    assert!(given_up.is_err());
+}
+
 #[tokio::test]
-async fn l34_a_caller_that_gives_up_leaves_no_state_that_is_not_true() {
+async fn prc_10_a_start_goes_on_without_whoever_wanted_it_first_until_the_server_is_disconnected() {
     let files = folder();
     let pid = at(&files, "pid");
     let host = pup(&Puppet::of(Era::Silent).pid(&pid)).await;
     let berth = host.berth("pup").unwrap();
-    let given_up = tokio::time::timeout(Duration::from_millis(300), berth.connect()).await;
-    assert!(given_up.is_err());
-    assert_eq!(berth.state(), State::Disconnected);
+    want(&berth).await;
     let process = pid_in(&pid).await;
+    want(&berth).await;
+    assert!(is_alive(process) && berth.state() == State::Connecting, "{berth:?}");
+    assert_eq!(pid_in(&pid).await, process, "it was started once");
+    soon("the end", berth.disconnect()).await;
+    assert_eq!(berth.state(), State::Disconnected);
     until("its process is gone", || !is_alive(process)).await;
+}
+
+#[tokio::test]
+async fn prc_10_a_start_that_nobody_waits_for_ends_with_the_host() {
+    for lists in [false, true] {
+        let files = folder();
+        let pid = at(&files, "pid");
+        let host = pup(&Puppet::of(Era::Silent).pid(&pid)).await;
+        let process = tokio::select! {
+            _ = host.known_tools(), if lists => panic!("it never tells them"),
+            _ = echo(&host), if !lists => panic!("it never gets ready"),
+            process = pid_in(&pid) => process,
+        };
+        assert!(is_alive(process));
+        drop(host);
+        until("its process is gone", || !is_alive(process)).await;
+    }
+}
+
+#[tokio::test]
+async fn prc_10_callers_without_patience_find_the_server_started_by_the_first_of_them() {
+    let files = folder();
+    let (gate, starts) = (at(&files, "gate"), at(&files, "starts"));
+    let start = vec![Step::Count(starts.clone()), Step::WaitFor(gate.clone())];
+    let host = pup(&Puppet::of(Era::Modern).with(|s| s.start = start)).await;
+    let short = Duration::from_millis(100);
+    for _ in 0..3 {
+        assert!(tokio::time::timeout(short, host.call("pup_echo", json!({}))).await.is_err());
+        assert!(tokio::time::timeout(short, host.known_tools()).await.is_err());
+        assert!(tokio::time::timeout(short, host.tools()).await.is_err());
+    }
+    std::fs::write(&gate, "").unwrap();
+    assert!(echo(&host).await.success);
+    assert_eq!(effects(&starts), 1, "one start for all of them");
+    host.close().await;
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Berth, Place, Why};
+use super::making::Why;
+use super::{Berth, Place};
 use crate::connect::inbox::Closed;
 use crate::error::Error;
 use crate::event::{Fact, Kind, State};

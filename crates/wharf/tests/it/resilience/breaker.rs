@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use wharf::config::BreakerSettings;
 use wharf::error::Side;
-use wharf::event::Circuit;
+use wharf::event::{Circuit, State};
 use wharf::{CallOptions, Error};
 use wharf_testkit::{Crash, Era, HttpPuppet, Puppet, Reply, Step};
 
@@ -46,6 +46,26 @@ async fn l38_a_server_that_cannot_start_is_not_started_for_every_call() {
     let told = circuits(&mut events);
     // Once to start it, once to call it.
     assert_eq!(told, [Circuit::Open, Circuit::HalfOpen, Circuit::HalfOpen, Circuit::Closed]);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn prc_10_a_start_that_nobody_waits_for_any_more_counts_once_like_any_other() {
+    let mut config = guarded(&Puppet::of(Era::Silent));
+    config.start_timeout = Duration::from_millis(600);
+    let host = alone(config).await;
+    let berth = host.berth("pup").unwrap();
+    for failures in 1..=3 {
+        assert_eq!(berth.circuit(), Circuit::Closed, "before the failure {failures}");
+        for _ in 0..2 {
+            let wanted = tokio::time::timeout(Duration::from_millis(50), berth.connection()).await;
+            assert!(wanted.is_err(), "{wanted:?}");
+        }
+        until("it is given up", || berth.state() == State::Disconnected).await;
+    }
+    until("it is left alone", || berth.circuit() == Circuit::Open).await;
+    let refused = berth.connection().await.unwrap_err().to_string();
+    assert!(refused.contains("failed 3 times in a row, the last time: "), "{refused}");
     host.close().await;
 }
 
