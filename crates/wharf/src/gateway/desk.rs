@@ -420,6 +420,7 @@ pub(super) fn told(error: Error) -> RpcError {
             let mut data =
                 json!({ "kind": error.kind(), "retryable": error.is_retryable(), "hint": error.hint() });
             if let Error::Unavailable { retry_after, .. }
+            | Error::Overloaded { retry_after, .. }
             | Error::Busy { retry_after: Some(retry_after), .. } = &error
             {
                 data["retryAfterMs"] = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).into();
