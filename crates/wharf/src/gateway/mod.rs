@@ -36,6 +36,7 @@ mod news;
 mod notes;
 mod offers;
 mod outgoing;
+mod pages;
 mod parked;
 mod probes;
 mod ready;
