@@ -70,6 +70,46 @@ async fn l80_a_task_is_asked_for_by_its_own_caller_only() {
     door.host.close().await;
 }
 
+#[tokio::test]
+async fn l80_a_task_is_nothing_to_a_caller_that_does_not_know_of_tasks() {
+    let task = json!({"resultType": "task", "taskId": "t1", "status": "working", "ttlMs": null,
+        "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"});
+    let call = json!({"name": "pup_echo", "arguments": {}});
+    for (era, sound) in [(Era::Modern, true), (Era::Legacy, false)] {
+        let script = Puppet::of(era).on("tool:echo", [Step::Reply(task.clone())]);
+        let door = open(host([puppet("pup", &script)]).await).await;
+        let session = door.greet().await;
+        let asked = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call});
+        let legacy = door.legacy(Some(&session), asked).await.json();
+        for able in [json!({}), json!({"elicitation": {}}), json!({"extensions": {"other/one": {}}})] {
+            let said = ask(&door, "ann", "tools/call", call.clone(), able.clone()).await;
+            assert_eq!(said["error"]["data"]["kind"], "protocol", "{era:?} {able}: {said}");
+            assert_eq!(said["error"], legacy["error"], "callers of both eras are told the same");
+        }
+        // The twin: who knows of them gets it, from a server whose era has them.
+        let knows = json!({"extensions": {TASKS: {}}});
+        let said = ask(&door, "ann", "tools/call", call.clone(), knows).await;
+        assert_eq!(said["result"]["resultType"] == "task", sound, "{era:?}: {said}");
+        assert_eq!(said["error"]["data"]["kind"] == "protocol", !sound, "{era:?}: {said}");
+        door.host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn l80_a_legacy_server_asks_by_requests_and_not_by_results() {
+    let asks = json!({"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create",
+        "params": {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}}}});
+    let call = json!({"name": "pup_echo", "arguments": {}});
+    for (era, sound) in [(Era::Modern, true), (Era::Legacy, false)] {
+        let script = Puppet::of(era).on("tool:echo", [Step::Reply(asks.clone())]);
+        let door = open(host([puppet("pup", &script)]).await).await;
+        let said = ask(&door, "ann", "tools/call", call.clone(), json!({"elicitation": {}})).await;
+        assert_eq!(said["result"]["resultType"] == "input_required", sound, "{era:?}: {said}");
+        assert_eq!(said["error"]["data"]["kind"] == "protocol", !sound, "{era:?}: {said}");
+        door.host.close().await;
+    }
+}
+
 /// Listens for word of tasks; what it is given, and the stream.
 async fn listen(door: &Door, who: &str, ids: &[&str], capabilities: Value) -> (Value, Stream) {
     let mut params = json!({"notifications": {"taskIds": ids}});

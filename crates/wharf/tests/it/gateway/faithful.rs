@@ -152,3 +152,53 @@ async fn l93_arguments_that_are_repeated_in_headers_must_be_the_same() {
     assert_ne!(none.status.as_u16(), 400, "what is not there is not repeated: {none:?}");
     door.host.close().await;
 }
+
+#[tokio::test]
+async fn l93_what_a_tool_does_not_know_of_is_passed_on_in_headers_and_nothing_else_is() {
+    let tool = json!({"name": "t", "inputSchema": {"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"}}}});
+    let listed = json!({"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "public"});
+    let server = crate::http::modern(move |x| {
+        let listed = listed.clone();
+        async move {
+            match x.seen.method() {
+                "tools/list" => x.result(listed).await,
+                _ => x.result(crate::http::done()).await,
+            }
+        }
+    })
+    .await;
+    let door = open(host([crate::http::server::http(&server.url())]).await).await;
+    let call = json!({"name": "far_t", "arguments": {"region": "eu"}});
+    let long = "x".repeat(9 * 1024);
+    let more = [
+        ("mcp-param-region", "eu"),
+        ("mcp-param-tenant", "t1"),
+        ("Mcp-Param-City", "=?base64?w6k=?="),
+        ("mcp-param-two", "a"),
+        ("mcp-param-two", "b"),
+        ("mcp-param-bad", "=?base64?!?="),
+        ("authorization", "Bearer key-of-this-hop"),
+        ("cookie", "a=b"),
+        ("x-param-other", "o"),
+        ("mcp-param-long", &long),
+    ];
+    for able in [json!({}), json!({"elicitation": {}})] {
+        let mut call = call.clone();
+        call["_meta"]["io.modelcontextprotocol/clientCapabilities"] = able;
+        let answer = door.modern_with("tools/call", call, &more).await;
+        assert!(answer.json()["result"]["content"].is_array(), "{answer:?}");
+    }
+    let calls: Vec<_> = server.log().into_iter().filter(|seen| seen.method() == "tools/call").collect();
+    assert_eq!(calls.len(), 2);
+    for seen in calls {
+        let all = |name: &str| seen.headers.iter().filter(|(key, _)| key == name).count();
+        assert_eq!((seen.header("mcp-param-region"), all("mcp-param-region")), (Some("eu"), 1));
+        assert_eq!(seen.header("mcp-param-tenant"), Some("t1"));
+        assert_eq!(seen.header("mcp-param-city"), Some("=?base64?w6k=?="));
+        let others =
+            ["mcp-param-two", "mcp-param-bad", "mcp-param-long", "authorization", "cookie", "x-param-other"];
+        assert!(others.iter().all(|name| seen.header(name).is_none()), "{:?}", seen.headers);
+    }
+    door.host.close().await;
+}
