@@ -230,7 +230,9 @@ impl Desk {
             method::TOOLS_LIST => {
                 let known = Box::pin(scope.known_tools()).await;
                 let (apps, headers) = (apps::are_known(visit), visit.mirrored.is_some());
-                self.lists.tools(&known.snapshot, View { apps, objects: visit.objects, headers }, params)
+                let view = View { apps, objects: visit.objects, headers };
+                let strays = self.strays(scope, &known.snapshot).await;
+                self.lists.tools(&known.snapshot, (view, strays), params)
             }
             method::TOOLS_CALL => self.call(scope, params, visit).await,
             _ => Box::pin(self.offered(scope, method, params, visit)).await,
@@ -322,7 +324,8 @@ impl Desk {
             (result, Some(server)) if tasks::is_task(&result) => {
                 Ok(self.begun(scope.agent(), &server, &result))
             }
-            (result, _) => Ok(result),
+            (result, Some(server)) => Ok(self.led_back(scope, &server, result).await),
+            (result, None) => Ok(result),
         }
     }
 

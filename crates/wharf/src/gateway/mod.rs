@@ -29,6 +29,7 @@ mod limits;
 mod line;
 mod listen;
 mod lists;
+mod marks;
 mod metrics;
 mod mirrored;
 mod modern;

@@ -115,6 +115,14 @@ pub mod extension {
     }
 }
 
+/// Where a tool's definition names its user interface: `_meta.ui.resourceUri`, and `_meta["ui/resourceUri"]` as it was first.
+pub(crate) mod ui {
+    pub(crate) const META: &str = "_meta";
+    pub(crate) const NESTED: &str = "ui";
+    pub(crate) const ADDRESS: &str = "resourceUri";
+    pub(crate) const FLAT: &str = "ui/resourceUri";
+}
+
 /// Who a client or a server says it is. Servers say what they like: never an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Implementation {
