@@ -117,14 +117,14 @@ impl Desk {
         signature.object("_meta", &own);
         let mut complete = Members::default();
         complete.text("resultType", "complete");
-        let number = host.number_gateway();
+        let (number, lists) = (host.number_gateway(), Lists::new(host.events().clone()));
         Ok(Self {
             host,
             info,
             signature,
             complete,
             instructions,
-            lists: Lists::default(),
+            lists,
             offers: Offers::default(),
             capabilities: Capabilities::default(),
             news: News::default(),

@@ -2,21 +2,27 @@
 //!
 //! Definitions are passed on as the bytes they came in; only the name is another one.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use indexmap::IndexMap;
 
 use super::marks::{self, Strays};
+use crate::event::{Bus, Event};
 use crate::mcp::{Tool, code};
+use crate::names::{ServerName, ToolName};
 use crate::registry::{Route, Snapshot};
 use crate::wire::{Json, Members, RpcError};
 
 /// Lists that were built before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lists {
     /// The newest first. A snapshot that nobody holds any more is forgotten.
     built: Mutex<Vec<Built>>,
+    /// Tools that are not shown to callers over HTTP, and were told of.
+    told: Mutex<HashSet<(ServerName, ToolName)>>,
+    events: Bus,
 }
 
 #[derive(Debug)]
@@ -40,12 +46,18 @@ pub(super) struct View {
 
 /// How many items stand on a page.
 const PAGE: usize = 1000;
+/// Servers that offer ever new things are not told of for ever.
+const MOST_TOLD: usize = 1000;
 /// How many snapshots are kept: one for each view that is in use.
 const KEPT: usize = 64;
 
 // === impl Lists ===
 
 impl Lists {
+    pub(super) fn new(events: Bus) -> Self {
+        Self { built: Mutex::default(), told: Mutex::default(), events }
+    }
+
     /// A page of tools, some of which may name user interfaces by addresses that are another server's here.
     pub(super) fn tools(
         &self,
@@ -67,10 +79,29 @@ impl Lists {
             return Arc::clone(&known.pages);
         }
         let pages: Arc<[Json]> = build(snapshot, view, &strays).into();
+        if view.headers {
+            self.tell_unsendable(snapshot);
+        }
         built.retain(|known| known.of.strong_count() > 0);
         built.truncate(KEPT - 1);
         built.insert(0, Built { of: Arc::downgrade(snapshot), view, strays, pages: Arc::clone(&pages) });
         pages
+    }
+
+    /// Tells once of each tool that callers over HTTP are not shown, because they could not repeat its arguments.
+    fn tell_unsendable(&self, snapshot: &Snapshot) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for route in snapshot.tools() {
+            let Err(reason) = &route.tool.headers else { continue };
+            if told.len() < MOST_TOLD && told.insert((route.server.clone(), route.tool.name.clone())) {
+                let (server, reason) = (route.server.clone(), crate::text::Escaped(reason));
+                let tool = crate::text::Escaped(route.tool.name.as_str());
+                let message = format!(
+                    "tool `{tool}` of server `{server}` is not shown to modern callers over HTTP: {reason}"
+                );
+                self.events.publish(|| Event::Warning { server, message });
+            }
+        }
     }
 }
 

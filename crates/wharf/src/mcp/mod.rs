@@ -16,6 +16,7 @@ pub mod trace;
 
 pub use complete::{Completion, Reference};
 pub use content::Content;
+pub(crate) use header::HEADER_ANNOTATION;
 pub use header::HeaderRule;
 pub use list::ListKind;
 pub use log::LogLevel;

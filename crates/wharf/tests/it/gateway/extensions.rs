@@ -261,7 +261,8 @@ fn with_interface(era: Era, own: &str, address: &str) -> Puppet {
         r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"tools":[{}],"resultType":"complete","ttlMs":0,"cacheScope":"public"}}}}"#,
         definition("show", address)
     );
-    let listed = json!({"resources": [{"uri": address, "name": own}, {"uri": format!("x://{own}"), "name": own}]});
+    let listed =
+        json!({"resources": [{"uri": address, "name": own}, {"uri": format!("x://{own}"), "name": own}]});
     let link = json!({"type": "resource_link", "uri": address, "name": own, "size": 1.0});
     let other = json!({"type": "resource_link", "uri": format!("x://{own}"), "name": own});
     let embedded = json!({"type": "resource", "resource": {"uri": address, "text": own}});
@@ -291,8 +292,7 @@ async fn l81_where_two_servers_have_one_interface_each_tool_leads_to_its_own() {
         let servers = servers.map(|(name, address)| puppet(name, &with_interface(era, name, address)));
         let door = open(host(servers).await).await;
         let listed = door.modern("tools/list", json!({})).await;
-        for (name, address) in
-            [("a_show", "ui://app"), ("b_show", "wharf+b:ui://app"), ("c_show", "ui://c")]
+        for (name, address) in [("a_show", "ui://app"), ("b_show", "wharf+b:ui://app"), ("c_show", "ui://c")]
         {
             assert!(listed.body.contains(&definition(name, address)), "{name}: {listed:?}");
         }
@@ -312,10 +312,16 @@ async fn l81_where_two_servers_have_one_interface_each_tool_leads_to_its_own() {
             let answer = door.modern("tools/call", call).await;
             let result = &answer.json()["result"];
             let content = &result["content"];
-            assert_eq!((&content[0]["uri"], &content[2]["resource"]["uri"]), (&json!(address), &json!(address)));
+            assert_eq!(
+                (&content[0]["uri"], &content[2]["resource"]["uri"]),
+                (&json!(address), &json!(address))
+            );
             assert_eq!(content[1]["uri"], format!("x://{own}"), "nobody else has it");
             assert!(!content[3]["text"].as_str().unwrap().starts_with("wharf+"), "words are words");
-            assert!(answer.body.contains(r#""odd":1.0,"content":[{"#) && answer.body.contains(r#""size":1.0"#), "{answer:?}");
+            assert!(
+                answer.body.contains(r#""odd":1.0,"content":[{"#) && answer.body.contains(r#""size":1.0"#),
+                "{answer:?}"
+            );
             let got = door.modern("prompts/get", json!({"name": format!("{own}_p")})).await.json();
             assert_eq!(got["result"]["messages"][0]["content"]["resource"]["uri"], address, "{got}");
         }

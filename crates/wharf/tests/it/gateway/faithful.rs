@@ -202,3 +202,40 @@ async fn l93_what_a_tool_does_not_know_of_is_passed_on_in_headers_and_nothing_el
     }
     door.host.close().await;
 }
+
+#[tokio::test]
+async fn l93_a_tool_that_is_left_out_for_its_headers_is_told_of_once() {
+    let bad = json!({"name": "bad", "inputSchema": {"type": "object", "properties": {
+        "list": {"type": "array", "x-mcp-header": "List"}}}});
+    let good = json!({"name": "good", "inputSchema": {"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"}}}});
+    let listed = json!({"resultType": "complete", "tools": [bad, good], "ttlMs": 0, "cacheScope": "public"});
+    let server = crate::http::modern(move |x| {
+        let listed = listed.clone();
+        async move { x.result(listed).await }
+    })
+    .await;
+    let script = Puppet::of(Era::Modern).with(|s| s.tools = vec![bad.clone(), good.clone()]);
+    let servers = [crate::http::server::http(&server.url()), puppet("pup", &script)];
+    let door = open(host(servers).await).await;
+    let mut events = door.host.events().subscribe();
+    for more in [json!({}), json!({"elicitation": {}}), json!({})] {
+        let params = json!({"_meta": {"io.modelcontextprotocol/clientCapabilities": more}});
+        let listed = door.modern("tools/list", params).await.json();
+        let names = listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone());
+        assert_eq!(names.collect::<Vec<_>>(), ["far_good", "pup_good"], "{listed}");
+    }
+    let mut told = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        if let wharf::event::Event::Warning { server, message } = event {
+            told.push((server.to_string(), message));
+        }
+    }
+    told.sort();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for ((server, message), name) in told.iter().zip(["far", "pup"]) {
+        assert_eq!(server, name);
+        assert!(message.contains("`bad`") && message.contains("x-mcp-header"), "{message}");
+    }
+    door.host.close().await;
+}
