@@ -169,6 +169,7 @@ fn exit_of(error: &Error) -> Exit {
         | Error::Protocol { .. }
         | Error::Unavailable { .. }
         | Error::Busy { .. }
+        | Error::Overloaded { .. }
         | Error::UnknownOutcome { .. } => Exit::Unreachable,
         Error::Tool { .. }
         | Error::ToolFailed { .. }

@@ -22,7 +22,7 @@ use wharf::names::ServerName;
 
 use crate::app::{App, OpenHost, Setup};
 use crate::commands::serve::warn_of_strangers;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::reception::Reception;
 
 /// What the files looked like.
@@ -155,6 +155,7 @@ async fn reload(
 ) -> Result<()> {
     let host = &open.host;
     let mut new = app.setup_again(setup)?;
+    refuse_loss(setup, &new)?;
     let is_new = |problem: &&Problem| !setup.config.problems.iter().any(|known| is_alike(known, problem));
     let problems: Vec<Problem> = new.config.problems.iter().filter(is_new).cloned().collect();
     problems.iter().for_each(|problem| app.ui.trouble(problem));
@@ -208,6 +209,19 @@ async fn reload(
     }
     *setup = new;
     Ok(())
+}
+
+/// Without the user's own file there would be other servers, and no rules for callers. Whoever takes it away may be about
+/// to put another in its place; whoever means it can leave an empty one.
+fn refuse_loss(before: &Setup, new: &Setup) -> Result<()> {
+    match &before.config.user {
+        Some(file) if new.config.user.is_none() => {
+            let shown = wharf::text::Escaped(&file.display().to_string()).to_string();
+            let hint = "put it back; to serve without it, leave an empty file there or start again";
+            Err(Failure::general(format!("{shown}: there is no such file any more")).hint(hint))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Keeps the record, and lets calls wait, as another configuration says. Gives what is other than before.

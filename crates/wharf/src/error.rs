@@ -270,6 +270,16 @@ pub enum Error {
         /// How long it wants to be left alone, if it says so.
         retry_after: Option<Duration>,
     },
+    /// Too much is under way already for one more. Nothing was sent.
+    #[error("nothing can be asked of server `{server}` at the moment: {reason}")]
+    Overloaded {
+        /// The server.
+        server: ServerName,
+        /// What there is too much of.
+        reason: String,
+        /// When it may be worth asking again.
+        retry_after: Duration,
+    },
     /// A model provider's answer is no answer.
     #[error("the answer, read as `{provider}`, cannot be used: {reason}")]
     Provider {
@@ -345,6 +355,7 @@ impl Error {
             Self::UnknownOutcome { .. } => "unknown_outcome",
             Self::Unavailable { .. } => "unavailable",
             Self::Busy { .. } => "busy",
+            Self::Overloaded { .. } => "overloaded",
             Self::Provider { .. } => "provider",
             Self::Cancelled { .. } => "cancelled",
             Self::Conflict { .. } => "conflict",
@@ -383,13 +394,13 @@ impl Error {
             | Self::Unavailable { .. }
             | Self::Busy { .. }
             | Self::UnknownOutcome { .. } => Side::Server,
-            Self::Audit { .. } | Self::Internal(_) => Side::Us,
+            Self::Overloaded { .. } | Self::Audit { .. } | Self::Internal(_) => Side::Us,
         }
     }
 
     /// Whether the same call may be made again and has a chance. A call that may have run is not retryable.
     pub fn is_retryable(&self) -> bool {
-        self.is_unsent() || matches!(self, Self::Busy { .. })
+        self.is_unsent() || matches!(self, Self::Busy { .. } | Self::Overloaded { .. })
     }
 
     /// Whether nothing of it was sent, and it may go another way at once. A server that refused what it was sent gives
@@ -443,6 +454,9 @@ impl Error {
                 Some(wait) => format!("`{server}` refused to run it for now; call again after {}", in_ms(*wait)),
                 None => format!("`{server}` refused to run it for now; call again later"),
             }),
+            Self::Overloaded { retry_after, .. } => {
+                Some(format!("nothing was sent; call again after {}", in_ms(*retry_after)))
+            }
             Self::Audit { .. } => Some(
                 "nothing was sent; make room for the log or mend it (`wharf audit verify` says where it is), then call again"
                     .into(),

@@ -27,7 +27,7 @@ use crate::world::World;
 Examples:
   wharf keys add alice --expires 90d
   claude mcp add --transport http wharf http://127.0.0.1:7420/mcp -H 'Authorization: Bearer KEY'
-  wharf keys remove alice")]
+  wharf keys remove alice          # every key of alice's; or one, by its id in `wharf keys list`")]
 pub(crate) struct KeysArgs {
     #[command(subcommand)]
     command: KeysCommand,
@@ -38,7 +38,7 @@ pub(crate) struct KeysArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
-    /// Make a key, and show it this once
+    /// Make a key, and show it this once; a caller may have several
     Add {
         /// Who will call with it
         name: String,
@@ -46,12 +46,12 @@ enum KeysCommand {
         #[arg(long, value_name = "TIME", value_parser = lifetime)]
         expires: Option<Duration>,
     },
-    /// List who has a key
+    /// List who has which keys
     List,
-    /// Take a caller's key away
+    /// Take a caller's keys away, or one key
     Remove {
-        /// Whose
-        #[arg(add = ArgValueCandidates::new(callers))]
+        /// Whose, or the id of one
+        #[arg(add = ArgValueCandidates::new(callers), value_name = "NAME|ID")]
         name: String,
     },
 }
@@ -80,14 +80,25 @@ fn add(app: &App, mut store: KeyStore, name: &str, expires: Option<Duration>) ->
     let key = Key::make().ok_or_else(|| Failure::general("the system has no random numbers"))?;
     let created = SystemTime::now();
     let expires = expires.map(|time| created + time);
-    store.add(StoredKey { caller, hash: Key::hash(key.expose()), created, expires })?;
+    let stored = StoredKey { caller, hash: Key::hash(key.expose()), created, expires };
+    let id = stored.id();
+    store.add(stored)?;
     if app.ui.json {
         let until = expires.and_then(second);
-        let document = json!({ "caller": name, "key": key.expose(), "expires": until, "file": store.path() });
+        let document = json!({
+            "caller": name, "id": id, "key": key.expose(), "expires": until, "file": store.path(),
+        });
         return Ok(app.ui.document(&document)?);
     }
     app.ui.data(format!("{}\n", key.expose()).as_bytes())?;
     app.ui.note("this is the only time it is shown; the caller sends it as `Authorization: Bearer KEY`");
+    if let Some(before) = store.keys().iter().rfind(|known| known.caller.as_str() == name && known.id() != id)
+    {
+        app.ui.note(format_args!(
+            "`{name}` has an earlier key, which still counts: wharf keys remove {} takes it away",
+            before.id()
+        ));
+    }
     Ok(())
 }
 
@@ -106,20 +117,26 @@ fn list(app: &App, store: &KeyStore) -> Result<()> {
             Some(end) => day(end),
             None => "never".to_owned(),
         };
-        vec![key.caller.as_str().to_owned(), day(key.created), end]
+        vec![key.caller.as_str().to_owned(), day(key.created), end, key.id()]
     };
     let rows: Vec<Vec<String>> = store.keys().iter().map(row).collect();
-    Ok(app.ui.rows(&["caller", "created", "expires"], &rows)?)
+    Ok(app.ui.rows(&["caller", "created", "expires", "id"], &rows)?)
 }
 
 fn remove(app: &App, mut store: KeyStore, name: &str) -> Result<()> {
     let caller = caller(name)?;
-    if !store.remove(&caller)? {
-        let failure = Failure::general(format!("`{caller}` has no key"));
-        return Err(failure.hint("see who has one: wharf keys list"));
-    }
-    let document = json!({ "removed": name, "file": store.path() });
-    app.ui.done(&document, format_args!("removed the key of `{caller}`"))?;
+    let removed = store.remove(name)?;
+    let Some(first) = removed.first() else {
+        let failure = Failure::general(format!("`{caller}` has no key, and is the id of none"));
+        return Err(failure.hint("see who has which: wharf keys list"));
+    };
+    let ids: Vec<String> = removed.iter().map(StoredKey::id).collect();
+    let document = json!({ "removed": first.caller.as_str(), "ids": ids, "file": store.path() });
+    let what = match ids.len() {
+        1 => format!("the key {}", ids[0]),
+        number => format!("{number} keys"),
+    };
+    app.ui.done(&document, format_args!("removed {what} of `{}`", first.caller))?;
     if store.keys().is_empty() {
         let path = app.world.typed(store.path());
         app.ui.note(format_args!(
@@ -136,6 +153,7 @@ fn caller(name: &str) -> Result<CallerName> {
 fn shape(key: &StoredKey, now: SystemTime) -> Value {
     json!({
         "caller": key.caller.as_str(),
+        "id": key.id(),
         "created": second(key.created),
         "expires": key.expires.and_then(second),
         "expired": key.has_expired(now),

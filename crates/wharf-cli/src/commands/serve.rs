@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::io::BufReader;
 use tokio::net::TcpListener;
+use url::Url;
 use wharf::ask::Decline;
 use wharf::config::ServerConfig;
 use wharf::gateway::{Gateway, UnixDoor};
@@ -100,14 +101,26 @@ impl ServeArgs {
         }
         // Whoever reads where it is may want it to read its files again at once.
         let (has_keys, hangups) = (reception.has_keys(), reload::hangups());
+        let url = setup.config.gateway.url.clone();
         let served = tokio::select! {
-            served = self.serve(app, &gateway, &open, has_keys) => served,
+            served = self.serve(app, &gateway, &open, (url, has_keys)) => served,
             () = reload::follow(app, &open, (&gateway, reception), setup, hangups) => Ok(()),
             () = rest::whenever_quiet(&gateway) => Ok(()),
             () = troubles::tell(&app.ui, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };
         open.close().await;
         served
+    }
+
+    /// Where callers reach it: by the first name that it was given, as they are turned away at any other.
+    fn address(&self, at: SocketAddr) -> String {
+        let Some(name) = self.hosts.first() else { return format!("http://{at}/mcp") };
+        match name.parse::<IpAddr>() {
+            Ok(ip) => format!("http://{}/mcp", SocketAddr::new(ip, at.port())),
+            // One that comes with a port or in brackets says all of it.
+            Err(_) if name.contains(':') => format!("http://{name}/mcp"),
+            Err(_) => format!("http://{name}:{}/mcp", at.port()),
+        }
     }
 
     fn reception(&self, app: &App) -> Result<Reception> {
@@ -129,7 +142,13 @@ impl ServeArgs {
         Ok(gateway.build()?)
     }
 
-    async fn serve(&self, app: &App, gateway: &Gateway, open: &OpenHost, has_keys: bool) -> Result<()> {
+    async fn serve(
+        &self,
+        app: &App,
+        gateway: &Gateway,
+        open: &OpenHost,
+        (url, has_keys): (Option<Url>, bool),
+    ) -> Result<()> {
         // Whoever reads where it is may stop it at once.
         let (mut once, mut twice) = (Interrupts::listen()?, Interrupts::listen()?);
         let stop = async {
@@ -162,7 +181,8 @@ impl ServeArgs {
             Failure::general(format!("cannot listen at {at}: {error}")).hint(hint)
         })?;
         let at = listener.local_addr().map_err(|e| Failure::general(format!("it listens nowhere: {e}")))?;
-        announce(app, at, &open.host.servers(), has_keys)?;
+        let url = url.map_or_else(|| self.address(at), String::from);
+        announce(app, (&url, at), &open.host.servers(), has_keys)?;
         tokio::select! {
             served = gateway.serve_http(listener, stop) => Ok(served?),
             () = twice => Ok(()),
@@ -247,13 +267,20 @@ const WITH_KEY: [&str; 4] = [
 ];
 
 /// Says where it is, and what to paste where.
-fn announce(app: &App, at: SocketAddr, servers: &[Arc<ServerConfig>], has_keys: bool) -> Result<()> {
-    let url = format!("http://{at}/mcp");
+fn announce(
+    app: &App,
+    (url, at): (&str, SocketAddr),
+    servers: &[Arc<ServerConfig>],
+    has_keys: bool,
+) -> Result<()> {
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    if announced(app, json!({ "url": url, "servers": names }))? {
+    if announced(app, json!({ "url": url, "listening": at, "servers": names }))? {
         return Ok(());
     }
     app.ui.say(format_args!("serving {} at {url}", names.join(", ")));
+    if !url.contains(&at.to_string()) {
+        app.ui.note(format_args!("listening at {at}"));
+    }
     let [claude, codex, code, cursor] = if has_keys { WITH_KEY } else { [""; 4] };
     app.ui.note(format_args!("\n  Claude Code   claude mcp add --transport http wharf {url}{claude}"));
     app.ui.note(format_args!("  Codex         codex mcp add wharf --url {url}{codex}"));

@@ -41,8 +41,6 @@ fn l92_a_key_is_shown_once_and_kept_as_its_hash_in_a_private_file() {
     let listed = desk.run(&["keys", "list"]);
     assert!(listed.out.starts_with("alice\t") && listed.out.contains("\nbob\t"), "{listed:?}");
     assert!(listed.out.contains("never") && !listed.out.contains(key), "{listed:?}");
-    let twice = desk.run(&["keys", "add", "alice"]);
-    assert!(twice.code != 0 && twice.err.contains("wharf keys remove alice"), "{twice:?}");
     assert_eq!(desk.run(&["keys", "remove", "alice"]).code, 0);
     let gone = desk.run(&["keys", "remove", "alice"]);
     assert!(gone.code != 0 && gone.err.contains("has no key"), "{gone:?}");
@@ -78,6 +76,62 @@ fn l92_where_there_is_a_key_a_caller_needs_one() {
     }
     assert_ne!(call(&alice).code, 0, "a key that was taken away");
     assert_eq!(serving.stop(), 0);
+}
+
+#[test]
+fn l92_a_key_follows_another_of_the_same_caller() {
+    let desk = Desk::new();
+    let old = desk.run(&["keys", "add", "alice"]).out.trim().to_owned();
+    let serving = Serving::start(&desk);
+    let call = |key: &str| {
+        let file = desk.caller(&serving.url, key);
+        desk.run(&["--config", &file, "call", "all", "demo_echo", "message=hi"]).code
+    };
+    let until = |what: &str, so: &dyn Fn() -> bool| {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !so() {
+            assert!(std::time::Instant::now() < deadline, "it never came to this: {what}");
+        }
+    };
+    let made = desk.run(&["keys", "add", "alice"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let new = made.out.trim().to_owned();
+    until("the new key counts", &|| call(&new) == 0);
+    assert_eq!(call(&old), 0, "and the old one still does");
+
+    let listed = desk.run(&["keys", "list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+    let ids: Vec<&str> = (0..2).map(|at| listed["keys"][at]["id"].as_str().unwrap()).collect();
+    assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 12), "{listed}");
+    assert!(
+        made.err.contains(&format!("wharf keys remove {}", ids[0])),
+        "it says how to end the old one: {made:?}"
+    );
+    let rows = desk.run(&["keys", "list"]).out;
+    assert!(ids.iter().all(|id| rows.contains(id)) && rows.matches("alice").count() == 2, "{rows}");
+    let removed = desk.run(&["keys", "remove", ids[0]]);
+    assert!(
+        removed.code == 0 && removed.err.contains("alice") | removed.out.contains("alice"),
+        "{removed:?}"
+    );
+    until("the old key does not count", &|| call(&old) != 0);
+    assert_eq!(call(&new), 0, "the other is another");
+    assert_eq!(serving.stop(), 0);
+
+    // By the name all of them go, and nobody else's.
+    for name in ["alice", "bob"] {
+        assert_eq!(desk.run(&["keys", "add", name]).code, 0);
+    }
+    let removed = desk.run(&["keys", "remove", "alice", "--json"]);
+    let removed: serde_json::Value = serde_json::from_str(&removed.out).unwrap();
+    assert_eq!((&removed["removed"], removed["ids"].as_array().unwrap().len()), (&json!("alice"), 2));
+    let rest = desk.run(&["keys", "list"]).out;
+    assert!(rest.starts_with("bob\t") && rest.lines().count() == 1, "{rest}");
+    for _ in 0..15 {
+        assert_eq!(desk.run(&["keys", "add", "bob"]).code, 0);
+    }
+    let many = desk.run(&["keys", "add", "bob"]);
+    assert!(many.code != 0 && many.err.contains("16 keys"), "{many:?}");
 }
 
 #[test]

@@ -224,6 +224,36 @@ fn l40_a_broken_or_enormous_file_is_told_of_and_made_anew() {
 }
 
 #[test]
+fn l41_a_file_of_ones_own_that_is_taken_away_changes_nothing() {
+    let desk = Desk::new();
+    configure(&desk, &[("a", "")]);
+    let text = fs::read_to_string(desk.config()).unwrap();
+    let named = desk.home().join("named.toml");
+    desk.write(&named, &text);
+    let named = named.display().to_string();
+    for (args, file) in [
+        (vec!["serve", "--stdio"], desk.config()),
+        (vec!["--config", &named, "serve", "--stdio"], PathBuf::from(&named)),
+    ] {
+        let mut pipe = Pipe::open_as(desk.command(&args));
+        assert_eq!(pipe.servers(), ["a"]);
+        fs::remove_file(&file).unwrap();
+        let said = pipe.says("the configuration stays as it was");
+        assert!(said.contains("there is no such file"), "{said}");
+        assert_eq!(pipe.servers(), ["a"], "and not the built-in one");
+        assert_eq!(pipe.echo("a")["result"]["content"][0]["text"], "hi");
+        // The twin: one that is put back counts as ever, and one that is emptied is meant.
+        desk.write(&file, &format!("{text}\n[mcp.b]\ncommand = {:?}\n", server(&desk, "b")));
+        pipe.says("added b");
+        assert_eq!(pipe.servers(), ["a", "b"]);
+        desk.write(&file, &text.replace("[mcp.a]", "[mcp.c]"));
+        pipe.says("removed a");
+        pipe.close();
+        desk.write(&file, &text);
+    }
+}
+
+#[test]
 fn l40_many_that_write_at_once_leave_whole_files() {
     let desk = Desk::new();
     configure(&desk, &[("a", ""), ("b", "")]);

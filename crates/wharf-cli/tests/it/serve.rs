@@ -177,3 +177,46 @@ fn p6_a_call_over_a_pipe_may_end_after_a_sigterm_and_then_it_is_over() {
     assert!(answer["result"]["content"].is_array(), "{answer}");
     pipe.close();
 }
+
+/// What it says of where it is, to people and to programs.
+fn announced(desk: &Desk, args: &[&str]) -> (String, serde_json::Value) {
+    let mut child = desk.command(&[&["serve", "--port", "0"], args].concat()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let text: Vec<String> = lines.take_while(|line| !line.contains("Ctrl-C stops")).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut child = desk.command(&[&["serve", "--port", "0", "--json"], args].concat()).spawn().unwrap();
+    let mut json = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut json).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    (text.join("\n"), serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}: {json}")))
+}
+
+#[test]
+fn l31_the_lines_to_paste_have_the_name_that_callers_reach_it_by() {
+    let desk = Desk::new();
+    let (text, said) = announced(&desk, &[]);
+    let at = said["listening"].as_str().unwrap();
+    assert!(at.starts_with("127.0.0.1:") && said["url"] == format!("http://{at}/mcp"), "{said}");
+    assert!(text.contains("wharf http://127.0.0.1:") && !text.contains("listening"), "{text}");
+
+    assert_eq!(desk.run(&["keys", "add", "alice"]).code, 0);
+    let shared = ["--bind", "0.0.0.0", "--host", "tools.example.org", "--host", "other.example.org"];
+    let (text, said) = announced(&desk, &shared);
+    let port = said["listening"].as_str().unwrap().strip_prefix("0.0.0.0:").unwrap().to_owned();
+    assert_eq!(said["url"], format!("http://tools.example.org:{port}/mcp"));
+    assert_eq!(text.matches("http://tools.example.org:").count(), 5, "{text}");
+    assert!(!text.contains("http://0.0.0.0") && text.contains("listening at 0.0.0.0:"), "{text}");
+    for (host, url) in
+        [("::1", "http://[::1]:"), ("tools.example.org:8443", "http://tools.example.org:8443/mcp")]
+    {
+        let (_, said) = announced(&desk, &["--host", host]);
+        assert!(said["url"].as_str().unwrap().starts_with(url), "{said}");
+    }
+
+    desk.user("[gateway]\nurl = \"https://tools.example.org/mcp\"\n");
+    let (text, said) = announced(&desk, &shared);
+    assert_eq!(said["url"], "https://tools.example.org/mcp");
+    assert_eq!(text.matches("https://tools.example.org/mcp").count(), 5, "{text}");
+}

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::ask::{self, Asker};
 use crate::connect::{Answering, Companion, Told};
+use crate::mcp::extension;
 use crate::names::ServerName;
 use crate::wire::{Json, Members};
 
@@ -22,6 +23,8 @@ pub struct Relayed {
     pub state: Option<Json>,
     /// Members of the parameters that nobody here knows.
     pub more: Members,
+    /// What came in headers `Mcp-Param-*`, by the rest of their names.
+    pub headers: Vec<(String, String)>,
     /// A modern server's question is the result: the caller answers it with a request of its own.
     pub returns_questions: bool,
     /// Whoever is asked must know which request a question belongs to. A legacy server that cannot say is given one
@@ -34,8 +37,10 @@ pub struct Relayed {
 /// Hears the parameters of `notifications/message`. Must not wait.
 pub type OnLog = Arc<dyn Fn(&Json) + Send + Sync>;
 
-/// Results that are no end of the matter, and that a caller may be able to make something of.
-const UNFINISHED: [&[u8]; 2] = [b"\"input_required\"", b"\"task\""];
+/// Results of modern servers that are no end of the matter, and that a caller may be able to make something of.
+pub(super) const UNFINISHED: [&[u8]; 2] = [INPUT_REQUIRED, TASK];
+pub(super) const INPUT_REQUIRED: &[u8] = b"\"input_required\"";
+const TASK: &[u8] = b"\"task\"";
 
 impl Relayed {
     /// Whether a result is the caller's to go on with, and not ours.
@@ -43,9 +48,18 @@ impl Relayed {
         self.returns_questions && self.returns_kind(result.peek(["resultType"])[0])
     }
 
-    /// The same by the result's kind.
+    /// The same by the result's kind. A task is nothing to a caller that did not say that it knows of tasks.
     pub(super) fn returns_kind(&self, kind: Option<&[u8]>) -> bool {
-        self.returns_questions && kind.is_some_and(|kind| UNFINISHED.contains(&kind))
+        let knows_tasks = || {
+            let offers = self.told.capabilities.as_ref();
+            offers.is_some_and(|offers| extension::is_in(offers, extension::TASKS))
+        };
+        self.returns_questions
+            && match kind {
+                Some(INPUT_REQUIRED) => true,
+                Some(TASK) => knows_tasks(),
+                _ => false,
+            }
     }
 
     /// How many questions of its server wait for an answer now.

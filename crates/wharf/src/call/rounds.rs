@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::relayed::{INPUT_REQUIRED, UNFINISHED};
 use super::{OnProgress, Relayed};
 use crate::ask::{self, Asker};
 use crate::connect::{Companion, Connection, Request};
@@ -160,9 +161,11 @@ fn asked(
 ) -> Result<Option<Question>> {
     let [kind] = result.peek(["resultType"]);
     match kind {
-        _ if !modern || relayed.is_some_and(|relayed| relayed.returns_kind(kind)) => Ok(None),
         None | Some(b"\"complete\"") => Ok(None),
-        Some(b"\"input_required\"") => {
+        _ if modern && relayed.is_some_and(|relayed| relayed.returns_kind(kind)) => Ok(None),
+        // To a legacy server it is a member like any other, as long as nobody else takes it for its own.
+        Some(other) if !modern && !UNFINISHED.contains(&other) => Ok(None),
+        Some(INPUT_REQUIRED) if modern => {
             let question: InputRequired = result
                 .to()
                 .map_err(|e| protocol(connection, format!("its `input_required` cannot be read: {e}")))?;

@@ -11,7 +11,7 @@ use super::rounds::Errand;
 use crate::ask::Asker;
 use crate::connect::{Connection, Progress};
 use crate::error::Light;
-use crate::mcp::{Era, Tool, method};
+use crate::mcp::{Era, HeaderRule, Tool, method};
 use crate::policy::CallPermit;
 use crate::wire::{Json, Members};
 
@@ -85,14 +85,20 @@ fn params(call: &Call<'_>) -> Members {
     params
 }
 
-/// The arguments that the tool wants repeated as headers.
+/// The arguments that the tool wants repeated as headers, and such headers of the caller's that it says nothing about.
 fn headers(call: &Call<'_>) -> Vec<(String, String)> {
     let Ok(rules) = &call.tool.headers else { return Vec::new() };
-    if rules.is_empty() {
+    let theirs = call.relayed.map_or(&[][..], |relayed| &relayed.headers);
+    if rules.is_empty() && theirs.is_empty() {
         return Vec::new();
     }
     let arguments: serde_json::Value = call.arguments.to().unwrap_or_default();
-    let value =
-        |rule: &crate::mcp::HeaderRule| Some((format!("Mcp-Param-{}", rule.name), rule.value(&arguments)?));
-    rules.iter().filter_map(value).collect()
+    let value = |rule: &HeaderRule| Some((named(&rule.name), rule.value(&arguments)?));
+    let is_unknown = |name: &str| !rules.iter().any(|rule| rule.name.eq_ignore_ascii_case(name));
+    let theirs = theirs.iter().filter(|(name, _)| is_unknown(name));
+    rules.iter().filter_map(value).chain(theirs.map(|(name, value)| (named(name), value.clone()))).collect()
+}
+
+fn named(param: &str) -> String {
+    format!("Mcp-Param-{param}")
 }

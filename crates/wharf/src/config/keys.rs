@@ -54,6 +54,10 @@ struct Line {
 }
 
 const VERSION: u32 = 1;
+/// How many keys one caller may have.
+const MOST_OF_ONE: usize = 16;
+/// How much of a hash tells keys apart: bytes.
+const ID: usize = 6;
 
 // === impl KeyStore ===
 
@@ -86,29 +90,32 @@ impl KeyStore {
         &self.keys
     }
 
-    /// Adds a key and keeps it. A caller has one.
+    /// Adds a key and keeps it. A caller may have several, so that one can follow another.
     pub fn add(&mut self, key: StoredKey) -> Result<()> {
         fit_for_a_key(&key.caller)?;
         self.refresh()?;
-        if self.keys.iter().any(|known| known.caller == key.caller) {
+        let own = self.keys.iter().filter(|known| known.caller == key.caller).count();
+        if own >= MOST_OF_ONE {
             return Err(Error::Config {
-                message: format!("`{}` has a key already", key.caller),
-                hint: Some(format!("take it away first: wharf keys remove {}", key.caller)),
+                message: format!("`{}` has {own} keys already", key.caller),
+                hint: Some("take one away first: wharf keys list, wharf keys remove ID".into()),
             });
         }
         self.keys.push(key);
         self.keep()
     }
 
-    /// Takes a caller's key away. False if it has none.
-    pub fn remove(&mut self, caller: &CallerName) -> Result<bool> {
+    /// Takes away every key of the caller of that name, or the one of that id. Gives what was taken away.
+    pub fn remove(&mut self, whose: &str) -> Result<Vec<StoredKey>> {
         self.refresh()?;
-        let before = self.keys.len();
-        self.keys.retain(|key| key.caller != *caller);
-        if self.keys.len() < before {
+        let has_name = |key: &StoredKey| key.caller.as_str() == whose;
+        let by_name = self.keys.iter().any(has_name);
+        let is_meant = |key: &mut StoredKey| if by_name { has_name(key) } else { key.id() == whose };
+        let removed: Vec<StoredKey> = self.keys.extract_if(.., is_meant).collect();
+        if !removed.is_empty() {
             self.keep()?;
         }
-        Ok(self.keys.len() < before)
+        Ok(removed)
     }
 
     /// Takes in what another process has stored meanwhile.
@@ -128,6 +135,11 @@ impl KeyStore {
 // === impl StoredKey ===
 
 impl StoredKey {
+    /// What it is called by: the beginning of its hash, which says nothing of the key.
+    pub fn id(&self) -> String {
+        hex(&self.hash[..ID])
+    }
+
     /// Whether its time is over.
     pub fn has_expired(&self, now: SystemTime) -> bool {
         self.expires.is_some_and(|end| end <= now)
@@ -146,7 +158,7 @@ impl StoredKey {
         let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Line {
             caller: self.caller.as_str().to_owned(),
-            sha256: self.hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hex(&self.hash),
             created: seconds(self.created),
             expires: self.expires.map(seconds),
         }
@@ -164,6 +176,10 @@ fn fit_for_a_key(caller: &CallerName) -> Result<()> {
         message: format!("no key for `{caller}`: {why}"),
         hint: Some("choose another name".into()),
     })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn read_hex(text: &str) -> Option<[u8; 32]> {

@@ -81,6 +81,8 @@ pub struct Config {
     pub warnings: Vec<Problem>,
     /// Project files that are not trusted and had no effect.
     pub pending: Vec<PendingFile>,
+    /// The user's own file, if it was there.
+    pub user: Option<PathBuf>,
 }
 
 /// Why a file is read, which decides what it may say.
@@ -173,6 +175,9 @@ impl Layers<'_> {
             }
             (Err(problem), _) => return Err(problem),
         };
+        if matches!(standing, Standing::User | Standing::UserRules) {
+            self.config.user = Some(path.to_owned());
+        }
         let format = Format::of(path);
         match standing {
             Standing::User | Standing::UserRules => {

@@ -82,7 +82,7 @@ pub enum Label {
 }
 
 /// How a call may end: as a tool's answer, or as an error of that kind. Those that were sent come first.
-pub const OUTCOMES: [&str; 31] = [
+pub const OUTCOMES: [&str; 32] = [
     "ok",
     "tool_failed",
     "cancelled",
@@ -97,6 +97,7 @@ pub const OUTCOMES: [&str; 31] = [
     "denied",
     "unapproved",
     "unavailable",
+    "overloaded",
     "connection",
     "arguments",
     "unknown_tool",

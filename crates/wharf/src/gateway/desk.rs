@@ -119,14 +119,14 @@ impl Desk {
         signature.object("_meta", &own);
         let mut complete = Members::default();
         complete.text("resultType", "complete");
-        let number = host.number_gateway();
+        let (number, lists) = (host.number_gateway(), Lists::new(host.events().clone()));
         Ok(Self {
             host,
             info,
             signature,
             complete,
             instructions,
-            lists: Lists::default(),
+            lists,
             offers: Offers::default(),
             capabilities: Capabilities::default(),
             news: News::default(),
@@ -232,7 +232,9 @@ impl Desk {
             method::TOOLS_LIST => {
                 let known = Box::pin(scope.known_tools()).await;
                 let (apps, headers) = (apps::are_known(visit), visit.mirrored.is_some());
-                self.lists.tools(&known.snapshot, View { apps, objects: visit.objects, headers }, params)
+                let view = View { apps, objects: visit.objects, headers };
+                let strays = self.strays(scope, &known.snapshot).await;
+                self.lists.tools(&known.snapshot, (view, strays), params)
             }
             method::TOOLS_CALL => self.call(scope, params, visit).await,
             _ => Box::pin(self.offered(scope, method, params, visit)).await,
@@ -330,7 +332,8 @@ impl Desk {
             (result, Some(server)) if tasks::is_task(&result) => {
                 Ok(self.begun(scope.agent(), &server, &result))
             }
-            (result, _) => Ok(result),
+            (result, Some(server)) => Ok(self.led_back(scope, &server, result).await),
+            (result, None) => Ok(result),
         }
     }
 
@@ -429,6 +432,7 @@ pub(super) fn told(error: Error) -> RpcError {
             let mut data =
                 json!({ "kind": error.kind(), "retryable": error.is_retryable(), "hint": error.hint() });
             if let Error::Unavailable { retry_after, .. }
+            | Error::Overloaded { retry_after, .. }
             | Error::Busy { retry_after: Some(retry_after), .. } = &error
             {
                 data["retryAfterMs"] = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).into();

@@ -77,7 +77,9 @@ impl Desk {
         passed.text("name", &place.own);
         let what = (Part::Prompts, method::PROMPTS_GET, Some(&*place.own));
         let got = forward(self, scope, &place.server, what, (&passed, visit)).await?;
-        got.map_err(|error| if is_hidden(&error) { invalid("unknown prompt") } else { told(error) })
+        let got =
+            got.map_err(|error| if is_hidden(&error) { invalid("unknown prompt") } else { told(error) })?;
+        Ok(self.led_back(scope, &place.server, got).await)
     }
 
     /// Where the name of a prompt leads. What may be new since an earlier run is looked for.

@@ -27,6 +27,7 @@ use super::h1::{BadBody, Head, Intake, Outlet, Over, Usual};
 use super::legacy::Sessions;
 use super::metrics;
 use super::modern::Asked;
+use super::pages;
 use super::resource::Resource;
 use super::sse::Streams;
 use super::stay::Guest;
@@ -147,7 +148,10 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
         };
         patience.heard = true;
         let ends = (&mut intake, &mut outlet);
-        let Some(reply) = door.answer(&head, from, ends, &mut seat).await else { return };
+        let Some(mut reply) = door.answer(&head, from, ends, &mut seat).await else { return };
+        if head.has_usual(Usual::Origin) {
+            reply = pages::readable(reply, &head, &door.gateway.settings);
+        }
         let is_last = !head.may_go_on() || !intake.is_at_an_end() || closed.has_changed().unwrap_or(true);
         if let Some(caller) = reply.becomes.clone() {
             if outlet.send(reply, Some(&head), true, &mut intake).await.is_err() {
@@ -245,6 +249,9 @@ impl Door {
             metrics::count(&self.gateway.desk.rejections.guard);
             turn_away(Bar::Address(why));
             return Wanted::Nothing(body::plain(status, why));
+        }
+        if let Some(reply) = pages::preflight(head, settings) {
+            return Wanted::Nothing(reply);
         }
         let path = head.path_bytes();
         if !matches!(path, b"/mcp" | b"/sse" | b"/messages") {

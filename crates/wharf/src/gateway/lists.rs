@@ -2,26 +2,34 @@
 //!
 //! Definitions are passed on as the bytes they came in; only the name is another one.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use indexmap::IndexMap;
 
+use super::marks::{self, Strays};
+use crate::event::{Bus, Event};
 use crate::mcp::{Tool, code};
+use crate::names::{ServerName, ToolName};
 use crate::registry::{Route, Snapshot};
 use crate::wire::{Json, Members, RpcError};
 
 /// Lists that were built before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lists {
     /// The newest first. A snapshot that nobody holds any more is forgotten.
     built: Mutex<Vec<Built>>,
+    /// Tools that are not shown to callers over HTTP, and were told of.
+    told: Mutex<HashSet<(ServerName, ToolName)>>,
+    events: Bus,
 }
 
 #[derive(Debug)]
 struct Built {
     of: Weak<Snapshot>,
     view: View,
+    strays: Strays,
     pages: Arc<[Json]>,
 }
 
@@ -38,50 +46,82 @@ pub(super) struct View {
 
 /// How many items stand on a page.
 const PAGE: usize = 1000;
+/// Servers that offer ever new things are not told of for ever.
+const MOST_TOLD: usize = 1000;
 /// How many snapshots are kept: one for each view that is in use.
 const KEPT: usize = 64;
 
 // === impl Lists ===
 
 impl Lists {
-    /// A page of tools.
+    pub(super) fn new(events: Bus) -> Self {
+        Self { built: Mutex::default(), told: Mutex::default(), events }
+    }
+
+    /// A page of tools, some of which may name user interfaces by addresses that are another server's here.
     pub(super) fn tools(
         &self,
         snapshot: &Arc<Snapshot>,
-        view: View,
+        (view, strays): (View, Strays),
         params: Option<&Json>,
     ) -> Result<Json, RpcError> {
-        page_of(&self.pages(snapshot, view), params)
+        page_of(&self.pages(snapshot, view, strays), params)
     }
 
-    fn pages(&self, snapshot: &Arc<Snapshot>, view: View) -> Arc<[Json]> {
+    fn pages(&self, snapshot: &Arc<Snapshot>, view: View, strays: Strays) -> Arc<[Json]> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it =
-            |known: &&Built| known.view == view && std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(snapshot));
+        let is_it = |known: &&Built| {
+            let same = std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(snapshot));
+            same && known.view == view && known.strays == strays
+        };
         let known = built.iter().find(is_it);
         if let Some(known) = known {
             return Arc::clone(&known.pages);
         }
-        let pages: Arc<[Json]> = build(snapshot, view).into();
+        let pages: Arc<[Json]> = build(snapshot, view, &strays).into();
+        if view.headers {
+            self.tell_unsendable(snapshot);
+        }
         built.retain(|known| known.of.strong_count() > 0);
         built.truncate(KEPT - 1);
-        built.insert(0, Built { of: Arc::downgrade(snapshot), view, pages: Arc::clone(&pages) });
+        built.insert(0, Built { of: Arc::downgrade(snapshot), view, strays, pages: Arc::clone(&pages) });
         pages
+    }
+
+    /// Tells once of each tool that callers over HTTP are not shown, because they could not repeat its arguments.
+    fn tell_unsendable(&self, snapshot: &Snapshot) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for route in snapshot.tools() {
+            let Err(reason) = &route.tool.headers else { continue };
+            if told.len() < MOST_TOLD && told.insert((route.server.clone(), route.tool.name.clone())) {
+                let (server, reason) = (route.server.clone(), crate::text::Escaped(reason));
+                let tool = crate::text::Escaped(route.tool.name.as_str());
+                let message = format!(
+                    "tool `{tool}` of server `{server}` is not shown to modern callers over HTTP: {reason}"
+                );
+                self.events.publish(|| Event::Warning { server, message });
+            }
+        }
     }
 }
 
 /// Every page of the tools.
-fn build(snapshot: &Snapshot, view: View) -> Vec<Json> {
+fn build(snapshot: &Snapshot, view: View, strays: &Strays) -> Vec<Json> {
     let is_shown = |tool: &Tool| (view.apps || !tool.app_only) && (!view.headers || tool.headers.is_ok());
     let shown: Vec<&Route> = snapshot.tools().iter().filter(|route| is_shown(&route.tool)).collect();
     pages("tools", &shown, |route| {
         let (tool, names) = (&route.tool, (route.tool.name.as_str(), &*route.public));
+        let own = match tool.interfaces.is_empty() {
+            true => None,
+            false => marks::with_own_interface(&tool.raw, &route.server, strays),
+        };
+        let raw = own.as_ref().unwrap_or(&tool.raw);
         if view.objects && tool.output_schema.as_ref().is_some_and(|schema| !is_of_objects(schema)) {
             let mut rest = Members::new();
-            rest.append_without(&tool.raw, &["outputSchema"]);
+            rest.append_without(raw, &["outputSchema"]);
             return renamed(&rest.to_json(), "name", names);
         }
-        renamed(&tool.raw, "name", names)
+        renamed(raw, "name", names)
     })
 }
 

@@ -18,11 +18,30 @@ pub(super) struct Mirrored(Vec<(String, Option<String>)>);
 
 /// What the names of these headers begin with.
 const MARK: &str = "mcp-param-";
+/// So many of them go on to a server, and so much of them together.
+const MOST: usize = 32;
+const LONGEST: usize = 8 * 1024;
 
 impl Mirrored {
     pub(super) fn of(head: &Head) -> Self {
         let own = head.beginning(MARK).map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
         Self(own.collect())
+    }
+
+    /// What goes on to a server, whose own affair it is what its tool does not know. One that says two things says nothing.
+    pub(super) fn passed_on(&self) -> Vec<(String, String)> {
+        let twice =
+            |name: &str| self.0.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).count() > 1;
+        let read = |(name, value): &(String, Option<String>)| {
+            let value = decoded(value.as_deref()?)?.into_owned();
+            (!twice(name)).then(|| (name.clone(), value))
+        };
+        let mut length = 0;
+        let fits = |(name, value): &(String, String)| {
+            length += name.len() + value.len();
+            length <= LONGEST
+        };
+        self.0.iter().take(MOST).filter_map(read).take_while(fits).collect()
     }
 
     /// Compares them with the arguments, for a tool whose schema wants some repeated. What it does not know it ignores.

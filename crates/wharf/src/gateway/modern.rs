@@ -239,6 +239,7 @@ impl Asked {
         said.capabilities = Some(capabilities.clone());
         let scope = desk.scope_for(caller, &capabilities, said.level())?;
         let mirrored = mirrored.filter(|_| self.method == method::TOOLS_CALL);
+        said.headers = mirrored.map(Mirrored::passed_on).unwrap_or_default();
         if capabilities == Json::empty_object() && said.state.is_none() {
             // It can be asked nothing, so nothing needs to be kept of it.
             desk.embark(&mut said, &self.method);

@@ -5,7 +5,7 @@
 //! the other's names its server. Which bytes go to a server is `errands`'.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::addresses::{self, Gap};
 use super::lists;
+use super::marks::Strays;
 use crate::host::{Everywhere, Session};
 use crate::names::{ServerName, ToolName};
 use crate::wire::{Json, RpcError};
@@ -23,6 +24,8 @@ pub(super) struct Offers {
     kept: Mutex<HashMap<(u64, Kind), Kept>>,
     /// How often servers said that something changed.
     changes: AtomicU64,
+    /// Whether an address ever named its server.
+    marks: AtomicBool,
 }
 
 /// What is listed.
@@ -41,6 +44,15 @@ struct Merged {
     routes: indexmap::IndexMap<String, Place>,
     /// Servers that have such things at all.
     servers: Vec<ServerName>,
+    /// Those with an address that names them.
+    marked: HashSet<ServerName>,
+}
+
+/// Which addresses of a server name it here.
+pub(super) struct Marks {
+    server: ServerName,
+    resources: Arc<Merged>,
+    templates: Arc<Merged>,
 }
 
 /// Where a name or an address leads.
@@ -122,6 +134,32 @@ impl Offers {
         resources.routes.get(address).cloned().or(only)
     }
 
+    /// Whether there may be addresses that name their server.
+    pub(super) fn has_marks(&self) -> bool {
+        self.marks.load(Ordering::Relaxed)
+    }
+
+    /// Which addresses of a server name it, if any does.
+    pub(super) async fn marks_of(&self, scope: &Session, server: &ServerName) -> Option<Marks> {
+        let resources = self.known(scope, Kind::Resources, ROUTES_LAST).await;
+        let templates = self.known(scope, Kind::Templates, ROUTES_LAST).await;
+        let any = resources.marked.contains(server) || templates.marked.contains(server);
+        any.then(|| Marks { server: server.clone(), resources, templates })
+    }
+
+    /// Of addresses that servers name, those that lead to another server; where they lead nowhere, those that several name.
+    pub(super) async fn strays(&self, scope: &Session, named: &[(ServerName, String)]) -> Strays {
+        let resources = self.known(scope, Kind::Resources, ROUTES_LAST).await;
+        let is_stray = |server: &ServerName, address: &str| match resources.routes.get(address) {
+            Some(place) => place.server != *server,
+            None => {
+                addresses::is_marked(address)
+                    || named.iter().filter(|(_, other)| other == address).count() > 1
+            }
+        };
+        named.iter().filter(|(server, address)| is_stray(server, address)).cloned().collect()
+    }
+
     /// Where a template leads, whose gaps are still to be filled.
     pub(super) async fn template(&self, scope: &Session, template: &str) -> Option<Place> {
         if addresses::is_marked(template) {
@@ -172,6 +210,9 @@ impl Offers {
                 addressed(shares, "resourceTemplates", "uriTemplate")
             }
         });
+        if !merged.marked.is_empty() {
+            self.marks.store(true, Ordering::Relaxed);
+        }
         let mut kept = self.lock();
         if kept.len() >= MOST {
             kept.retain(|_, kept| kept.at.elapsed() < ROUTES_LAST);
@@ -185,6 +226,20 @@ impl Offers {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(u64, Kind), Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Marks ===
+
+impl Marks {
+    /// Whether this address of the server's names it here.
+    pub(super) fn is_marked(&self, own: &str) -> bool {
+        if let Some(place) = self.resources.routes.get(own) {
+            return place.server != self.server;
+        }
+        let mut templates = self.templates.routes.values().filter(|place| place.marked);
+        addresses::is_marked(own)
+            || templates.any(|t| t.server == self.server && addresses::fits(&t.own, own, Gap::Step))
     }
 }
 
@@ -221,23 +276,26 @@ fn named(scope: &Session, shares: Vec<Share>) -> Merged {
             routes.insert(public, Place { server, own: own.as_str().to_owned(), marked: false });
         }
     }
-    Merged { pages: lists::paged("prompts", &items), routes, servers }
+    Merged { pages: lists::paged("prompts", &items), routes, servers, marked: HashSet::new() }
 }
 
 /// Resources or templates under addresses: their own, or where another has it, one that names the server.
 fn addressed(shares: Vec<Share>, list: &'static str, key: &'static str) -> Merged {
     let servers = shares.iter().map(|(server, _)| server.clone()).collect();
-    let mut taken = HashSet::new();
+    let (mut taken, mut names) = (HashSet::new(), HashSet::new());
     let (mut items, mut routes) = (Vec::new(), indexmap::IndexMap::new());
     for (server, offered) in shares {
         for (own, raw) in offered {
             let marked = addresses::is_marked(&own) || !taken.insert(own.clone());
             let public = if marked { addresses::marked(&server, &own) } else { own.clone() };
+            if marked {
+                names.insert(server.clone());
+            }
             items.push(lists::renamed(&raw, key, (&own, &public)));
             routes.insert(public, Place { server: server.clone(), own, marked });
         }
     }
-    Merged { pages: lists::paged(list, &items), routes, servers }
+    Merged { pages: lists::paged(list, &items), routes, servers, marked: names }
 }
 
 /// Where an address leads that names its server.

@@ -89,6 +89,8 @@ pub(super) struct Said {
     pub(super) bound: Option<ServerName>,
     /// Members of the parameters that nobody here knows.
     more: Members,
+    /// Headers that go on to a server.
+    pub(super) headers: Vec<(String, String)>,
     /// What it is for, and its arguments.
     name: Option<Json>,
     arguments: Option<Json>,
@@ -183,6 +185,7 @@ impl Said {
             state: rare.and_then(|rare| part(&rare.state)),
             bound: None,
             more,
+            headers: Vec::new(),
             name: part(&aside.name),
             arguments: part(&aside.arguments),
         }
@@ -207,11 +210,21 @@ impl<'a> Visit<'a> {
         let (trace, trip) = (said.trace, said.trip);
         let told =
             Told { capabilities: said.capabilities, log_level: said.log_level, meta: said.meta, trace };
-        let Said { responses, state, bound, more, name, arguments, .. } = said;
+        let Said { responses, state, bound, more, headers, name, arguments, .. } = said;
         let (returns_questions, alone) = (true, true);
         let asking = OnceLock::new();
-        let relayed =
-            Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
+        let relayed = Relayed {
+            told,
+            asker,
+            on_log,
+            responses,
+            state,
+            more,
+            headers,
+            returns_questions,
+            alone,
+            asking,
+        };
         let (relayed, mirrored, objects) = (Arc::new(relayed), None, false);
         Self { line, reports, relayed, trip, mirrored, name, arguments, objects, bound }
     }
@@ -224,12 +237,22 @@ impl<'a> Visit<'a> {
         let (trace, trip) = (said.trace, said.trip);
         let told = Told { capabilities: Some(asker.capabilities()), log_level, meta: said.meta, trace };
         let on_log = Some(on_log(line, level));
-        let (responses, state, more) = (None, None, said.more);
+        let (responses, state, more, headers) = (None, None, said.more, Vec::new());
         let (name, arguments) = (said.name, said.arguments);
         let (returns_questions, alone) = (false, false);
         let asking = OnceLock::new();
-        let relayed =
-            Relayed { told, asker, on_log, responses, state, more, returns_questions, alone, asking };
+        let relayed = Relayed {
+            told,
+            asker,
+            on_log,
+            responses,
+            state,
+            more,
+            headers,
+            returns_questions,
+            alone,
+            asking,
+        };
         let (relayed, mirrored, objects, bound) = (Arc::new(relayed), None, true, None);
         Self { line, reports, relayed, trip, mirrored, name, arguments, objects, bound }
     }

@@ -5,27 +5,33 @@
 //! not say which request a question belongs to; so callers who can be asked do not share it.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use futures_util::FutureExt as _;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use super::fleet::Aboard;
+use super::places::Places;
 use super::scope::Scope;
 use super::server::Server;
 use crate::call::Relayed;
 use crate::config::{ServerConfig, Share};
 use crate::connect::{Berth, Connection, Pool};
-use crate::error::{Error, Result, StderrTail};
+use crate::error::Result;
 use crate::mcp::Era;
+use crate::names::CallerName;
 
 /// The lanes of one scope.
 pub(super) struct Lanes {
     by_config: Mutex<HashMap<[u8; 32], Vec<Arc<Lane>>>>,
+    /// Whose they are.
+    caller: CallerName,
     /// How many lanes there may be, over all scopes of a host.
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     /// How long calls may go on at a server that is taken away.
     drain: Duration,
     /// How many scopes there were, and which of them this one is: each stays at another instance of a server.
@@ -46,7 +52,9 @@ pub(super) struct Way {
 /// A connection to a server that one scope has to itself.
 pub(super) struct Lane {
     pub(super) berth: Berth,
-    places: Arc<Semaphore>,
+    /// Who has it.
+    pub(super) caller: CallerName,
+    places: Arc<Places>,
     /// Held by a request that must be alone.
     turn: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<LaneState>,
@@ -72,22 +80,28 @@ pub(super) struct Hold {
 /// for an answer do not count, up to a limit.
 const ALONE: usize = 4;
 const ALONE_AND_ASKING: usize = 20;
-/// How many connections callers may have to themselves, all together.
-const LANES: usize = 128;
+
+/// The rest of a connection's end.
+pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 // === impl Lanes ===
 
 impl Lanes {
     pub(super) fn new(drain: Duration) -> Self {
-        let places = Arc::new(Semaphore::new(LANES));
-        Self { by_config: Mutex::default(), places, drain, scopes: Arc::default(), number: 0 }
+        let (caller, places) = (CallerName::local(), Arc::default());
+        Self { by_config: Mutex::default(), caller, places, drain, scopes: Arc::default(), number: 0 }
     }
 
     /// No lanes yet, for another scope of the same host.
-    pub(super) fn beside(&self) -> Self {
+    pub(super) fn beside(&self, caller: CallerName) -> Self {
         let (places, scopes) = (Arc::clone(&self.places), Arc::clone(&self.scopes));
         let number = scopes.fetch_add(1, Ordering::Relaxed);
-        Self { by_config: Mutex::default(), places, drain: self.drain, scopes, number }
+        Self { by_config: Mutex::default(), caller, places, drain: self.drain, scopes, number }
+    }
+
+    /// A lane of this scope's caller. Nothing is started yet.
+    pub(super) fn lane(&self, berth: Berth) -> Arc<Lane> {
+        Arc::new(Lane::new(berth, &self.caller, &self.places))
     }
 
     /// The first lane to a server. Nothing is started yet.
@@ -95,7 +109,7 @@ impl Lanes {
         let mut lanes = self.lock();
         let lanes = lanes.entry(server.config.identity()).or_default();
         if lanes.is_empty() {
-            lanes.push(Arc::new(Lane::new(pool.lane(self.instance(server, &[]), 0), &self.places)));
+            lanes.push(self.lane(pool.lane(self.instance(server, &[]), 0)));
         }
         Arc::clone(&lanes[0])
     }
@@ -117,7 +131,7 @@ impl Lanes {
                 Some(found) => found,
                 None if has_room(lanes) => {
                     let berth = pool.lane(self.instance(server, lanes), lanes.len());
-                    let lane = Arc::new(Lane::new(berth, &self.places));
+                    let lane = self.lane(berth);
                     let turn = alone.then(|| Arc::clone(&lane.turn).try_lock_owned().ok()).flatten();
                     lanes.push(Arc::clone(&lane));
                     (lane, turn)
@@ -147,8 +161,13 @@ impl Lanes {
     /// Closes what was not used for so long. It is made again when it is needed.
     pub(super) async fn recycle(&self, idle: Duration) {
         let all: Vec<Arc<Lane>> = self.lock().values().flatten().cloned().collect();
-        let rested: Vec<_> = all.iter().filter_map(|lane| Some((lane, lane.rest(idle)?))).collect();
-        futures_util::future::join_all(rested.iter().map(|(lane, _)| lane.berth.disconnect())).await;
+        let rested = all.iter().filter_map(|lane| lane.rest(idle)).map(|(place, closing)| async move {
+            if let Some(closing) = closing {
+                closing.await;
+            }
+            drop(place);
+        });
+        futures_util::future::join_all(rested).await;
     }
 
     /// Closes every lane. They are made again when they are needed.
@@ -206,34 +225,42 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn new(berth: Berth, places: &Arc<Semaphore>) -> Self {
+    fn new(berth: Berth, caller: &CallerName, places: &Arc<Places>) -> Self {
         let state = LaneState { users: 0, asking: None, used: Instant::now(), spent: None, place: None };
-        Self { berth, places: Arc::clone(places), turn: Arc::default(), state: Mutex::new(state) }
+        let (caller, places) = (caller.clone(), Arc::clone(places));
+        Self { berth, caller, places, turn: Arc::default(), state: Mutex::new(state) }
     }
 
     /// Keeps it from being closed. It takes one of the places that there are.
     pub(super) fn hold(self: &Arc<Self>) -> Result<Hold> {
-        let mut state = self.lock();
-        if state.place.is_none() {
-            let place = Arc::clone(&self.places).try_acquire_owned();
-            state.place = Some(place.map_err(|_| self.crowded())?);
+        if !self.is_used_again() {
+            Arc::clone(&self.places).seat(self)?;
         }
-        state.users += 1;
-        drop(state);
         Ok(Hold { lane: Arc::clone(self), turn: None })
     }
 
-    fn crowded(&self) -> Error {
-        let config = self.berth.config();
-        Error::Connection {
-            server: config.name.clone(),
-            transport: config.transport_name(),
-            reason: "too many callers have a connection of their own; try again later, or set \
-                     `share = \"all\"` for servers that ask no questions"
-                .into(),
-            stderr: StderrTail::default(),
-            retryable: true,
-        }
+    /// One user more, if it has a place.
+    pub(super) fn is_used_again(&self) -> bool {
+        let mut state = self.lock();
+        let seated = state.place.is_some();
+        state.users += usize::from(seated);
+        seated
+    }
+
+    /// A place, and one user more.
+    pub(super) fn sit(&self, place: OwnedSemaphorePermit) {
+        let mut state = self.lock();
+        state.place = Some(place);
+        state.users += 1;
+    }
+
+    pub(super) fn has_place(&self) -> bool {
+        self.lock().place.is_some()
+    }
+
+    /// When somebody last let go of it.
+    pub(super) fn used(&self) -> Instant {
+        self.lock().used
     }
 
     /// Whether its caller asked for something over this connection.
@@ -241,19 +268,35 @@ impl Lane {
         self.lock().spent == Some(connection.number())
     }
 
-    /// Gives its place up, if nobody used it for so long. The place is free when what is given back is gone.
-    fn rest(&self, idle: Duration) -> Option<OwnedSemaphorePermit> {
+    /// Gives its place up and begins to close, if nobody used it for so long.
+    pub(super) fn rest(&self, idle: Duration) -> Option<(OwnedSemaphorePermit, Option<Closing>)> {
         let mut state = self.lock();
         if state.users > 0 || state.used.elapsed() < idle {
             return None;
         }
-        state.place.take()
+        let place = state.place.take()?;
+        let berth = self.berth.clone();
+        let mut closing: Closing = Box::pin(async move { berth.disconnect().await });
+        // Begun before anybody can come in: nobody is given a connection that is about to go.
+        let is_closed = (&mut closing).now_or_never().is_some();
+        Some((place, (!is_closed).then_some(closing)))
+    }
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Lane").field(&self.caller).field(&self.berth).finish()
     }
 }
 
 // === impl Hold ===
 
 impl Hold {
+    #[cfg(test)]
+    pub(super) fn lane(&self) -> Arc<Lane> {
+        Arc::clone(&self.lane)
+    }
+
     /// The lane's connection, for something that its caller asks for.
     async fn connection(&self) -> Result<Connection> {
         let connection = self.lane.berth.connection().await?;
@@ -337,18 +380,18 @@ impl Scope {
         }
         let Some(relayed) = relayed.filter(|_| self.agent.is_some() && !self.owns(server)) else {
             let private = self.agent.is_some() && self.owns(server);
-            return Ok(Way { private, ..Way::shared(server.board(&self.lanes.places).await?) });
+            return Ok(Way { private, ..Way::shared(server.board(&self.lanes.places.free).await?) });
         };
         match server.config.share {
-            Some(Share::All) => return Ok(Way::shared(server.board(&self.lanes.places).await?)),
+            Some(Share::All) => return Ok(Way::shared(server.board(&self.lanes.places.free).await?)),
             Some(Share::Never) => return self.once(server).await,
             Some(Share::PerCaller) => {}
             None if relayed.asks_nothing() => {
-                return Ok(Way::shared(server.board(&self.lanes.places).await?));
+                return Ok(Way::shared(server.board(&self.lanes.places.free).await?));
             }
             None if self.pool.dock().known_era(&server.config) == Some(Era::Legacy) => {}
             None => {
-                let way = server.board(&self.lanes.places).await?;
+                let way = server.board(&self.lanes.places.free).await?;
                 if way.0.info().revision.era() == Era::Modern {
                     return Ok(Way::shared(way));
                 }
@@ -359,8 +402,7 @@ impl Scope {
 
     /// A connection for one request alone.
     async fn once(&self, server: &Server) -> Result<Way> {
-        let lane = Lane::new(self.pool.unlisted(&server.config), &self.lanes.places);
-        enter(Arc::new(lane).hold()?).await
+        enter(self.lanes.lane(self.pool.unlisted(&server.config)).hold()?).await
     }
 }
 

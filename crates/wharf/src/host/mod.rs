@@ -23,6 +23,7 @@ mod offers;
 mod patience;
 mod peer;
 mod pins;
+mod places;
 mod reconcile;
 mod register;
 mod routes;
@@ -379,7 +380,7 @@ impl Listing {
             let failed: Vec<String> = self.failed.iter().map(|(server, _)| format!("`{server}`")).collect();
             hint.push_str(&format!("; it may be a tool of {}, which could not be asked", failed.join(", ")));
         }
-        Error::UnknownTool { name: name.to_owned(), hint }
+        places::refused(&self.failed).unwrap_or(Error::UnknownTool { name: name.to_owned(), hint })
     }
 
     fn unknown_of(&self, server: &ServerConfig, tool: &str) -> Error {

@@ -168,10 +168,10 @@ impl Scope {
             closed: AtomicBool::new(false),
         };
         Self {
-            caller,
             servers: ArcSwap::default(),
             pool: Pool::new(Arc::new(dock)),
-            lanes: shared.lanes.beside(),
+            lanes: shared.lanes.beside(caller.clone()),
+            caller,
             views: Views::default(),
             looks: Looks::default(),
             store: None,

@@ -188,6 +188,7 @@ impl Server {
             let list = || catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect();
             let mut differs = self.keep(connected, ListKind::Tools, list);
             for rejected in &catalog.rejected {
+                self.tell_unsendable(rejected);
                 self.trail.record(|| Fact {
                     tool: Some(Named::Raw(rejected.name.clone())),
                     ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)

@@ -11,7 +11,7 @@ use crate::catalog::scan::{self, Finding, Neighbours, Severity};
 use crate::catalog::{Offered, Rejected};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::mcp::{ListKind, Tool};
+use crate::mcp::{HEADER_ANNOTATION, ListKind, Tool};
 use crate::policy::{Policy, ScanRule};
 use crate::wire::{Json, fingerprint};
 
@@ -224,6 +224,20 @@ impl Server {
                 "server `{server}` has no tool `{}` any more, which is in the lockfile; see `wharf diff {server}`",
                 crate::text::Escaped(tool)
             );
+            self.events.publish(|| Event::Warning { server, message });
+        }
+    }
+
+    /// Tells once of a tool that wants arguments repeated in headers in a way that there is not. Other entries that cannot be
+    /// used are seen by whoever lists them.
+    pub(super) fn tell_unsendable(&self, rejected: &Rejected) {
+        let whole = self.view.as_ref().map_or(self, |view| &view.of);
+        let name = rejected.name.raw();
+        let is_it = rejected.reason.contains(HEADER_ANNOTATION);
+        if is_it && whole.is_news(ListKind::Tools, name, &rejected.reason) {
+            let (server, tool) = (self.config.name.clone(), crate::text::Escaped(name));
+            let reason = crate::text::Escaped(&rejected.reason);
+            let message = format!("tool `{tool}` of server `{server}` is left out: {reason}");
             self.events.publish(|| Event::Warning { server, message });
         }
     }

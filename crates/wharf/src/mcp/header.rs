@@ -15,12 +15,15 @@ pub struct HeaderRule {
     pub path: Vec<String>,
 }
 
+/// The keyword of a schema by which a tool says so.
+pub(crate) const HEADER_ANNOTATION: &str = "x-mcp-header";
+
 /// Integers beyond this are not the same number to everyone.
 const SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// Reads the annotations of an input schema. An error says why the tool may not be used over HTTP.
 pub(super) fn read_rules(schema: &Json) -> Result<Vec<HeaderRule>, String> {
-    if memchr::memmem::find(schema.bytes(), b"x-mcp-header").is_none() {
+    if memchr::memmem::find(schema.bytes(), HEADER_ANNOTATION.as_bytes()).is_none() {
         return Ok(Vec::new());
     }
     let schema: Value = schema.to().map_err(|e| e.to_string())?;

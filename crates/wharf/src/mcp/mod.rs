@@ -16,6 +16,7 @@ pub mod trace;
 
 pub use complete::{Completion, Reference};
 pub use content::Content;
+pub(crate) use header::HEADER_ANNOTATION;
 pub use header::HeaderRule;
 pub use list::ListKind;
 pub use log::LogLevel;
@@ -113,6 +114,14 @@ pub mod extension {
         let extension = capabilities.member("extensions").and_then(|all| all.member(name));
         extension.is_some_and(|extension| extension.is_object())
     }
+}
+
+/// Where a tool's definition names its user interface: `_meta.ui.resourceUri`, and `_meta["ui/resourceUri"]` as it was first.
+pub(crate) mod ui {
+    pub(crate) const META: &str = "_meta";
+    pub(crate) const NESTED: &str = "ui";
+    pub(crate) const ADDRESS: &str = "resourceUri";
+    pub(crate) const FLAT: &str = "ui/resourceUri";
 }
 
 /// Who a client or a server says it is. Servers say what they like: never an identity.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::header::{self, HeaderRule};
+use super::ui;
 use crate::names::ToolName;
 use crate::text::Foreign;
 use crate::wire::{Json, fingerprint};
@@ -29,6 +30,8 @@ pub struct Tool {
     pub headers: Result<Vec<HeaderRule>, String>,
     /// It is for the server's own user interface, and not for models (MCP Apps).
     pub app_only: bool,
+    /// The addresses of the user interfaces that show its results (MCP Apps).
+    pub interfaces: Vec<String>,
     /// A legacy server runs it as a task, or not at all.
     pub needs_task: bool,
     /// The whole definition, byte for byte.
@@ -86,6 +89,7 @@ impl Tool {
             annotations: shape.annotations.unwrap_or_default(),
             headers,
             app_only: is_app_only(&raw),
+            interfaces: interfaces(&raw),
             needs_task: raw
                 .member("execution")
                 .and_then(|execution| execution.member("taskSupport"))
@@ -107,6 +111,16 @@ impl Tool {
     pub fn fingerprint(&self) -> &str {
         self.fingerprint.get_or_init(|| fingerprint(&self.raw).into())
     }
+}
+
+/// The addresses of user interfaces that a definition names: in the place where they stand now, and where they stood.
+fn interfaces(definition: &Json) -> Vec<String> {
+    let Some(meta) = definition.member(ui::META) else { return Vec::new() };
+    let nested = meta.member(ui::NESTED).and_then(|ui| ui.member(ui::ADDRESS));
+    let all = nested.into_iter().chain(meta.member(ui::FLAT));
+    let mut all: Vec<String> = all.filter_map(|uri| uri.text().map(Into::into)).collect();
+    all.dedup();
+    all
 }
 
 /// Whether a definition says who may see the tool, and models are not among them.

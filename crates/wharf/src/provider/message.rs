@@ -178,7 +178,7 @@ fn advice(error: &Error) -> String {
     let own = || hint.clone().unwrap_or_default();
     match error {
         Error::Arguments { .. } | Error::UnknownTool { .. } | Error::UnknownOutcome { .. } => own(),
-        Error::Connection { retryable: true, .. } | Error::Busy { .. } => own(),
+        Error::Connection { retryable: true, .. } | Error::Busy { .. } | Error::Overloaded { .. } => own(),
         Error::Timeout { .. } => "the tool may have run: check its effect before you call it again".into(),
         Error::Tool { .. } | Error::ToolFailed { .. } => {
             "the same call will most likely fail again; correct it or do without".into()

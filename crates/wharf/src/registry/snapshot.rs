@@ -1,7 +1,7 @@
 //! What can be called at one moment: public names, and where each leads.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::names::{Claimant, is_reserved};
 use super::{NameRules, Offer, Owner, RESERVED_PREFIX, ServerTools, TOOLS_MAX};
@@ -20,6 +20,8 @@ pub struct Snapshot {
     by_server: Places<ServerName, Places<ToolName, usize>>,
     by_set: Places<ServerName, Places<ToolName, usize>>,
     skipped: Vec<Skipped>,
+    /// Made when somebody asks.
+    interfaces: OnceLock<Vec<(ServerName, String)>>,
 }
 
 /// Looked into at every call, so by a quick hash; it is seeded, so a server cannot choose names that collide.
@@ -185,6 +187,20 @@ impl Snapshot {
     /// Every tool that can be called: servers in the order of the configuration, tools in their servers' order.
     pub fn tools(&self) -> &[Route] {
         &self.routes
+    }
+
+    /// The user interfaces that tools of servers name, if there are tools of several servers: each once.
+    pub(crate) fn interfaces(&self) -> &[(ServerName, String)] {
+        self.interfaces.get_or_init(|| {
+            if self.by_server.len() < 2 {
+                return Vec::new();
+            }
+            let of_servers = self.routes.iter().filter(|route| route.source == Source::Mcp);
+            let named = of_servers.flat_map(|route| {
+                route.tool.interfaces.iter().map(|address| (route.server.clone(), address.clone()))
+            });
+            named.collect::<indexmap::IndexSet<_>>().into_iter().collect()
+        })
     }
 
     /// What was offered and cannot be called, and why. Tools that the configuration hides are not among them.

@@ -70,6 +70,46 @@ async fn l80_a_task_is_asked_for_by_its_own_caller_only() {
     door.host.close().await;
 }
 
+#[tokio::test]
+async fn l80_a_task_is_nothing_to_a_caller_that_does_not_know_of_tasks() {
+    let task = json!({"resultType": "task", "taskId": "t1", "status": "working", "ttlMs": null,
+        "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"});
+    let call = json!({"name": "pup_echo", "arguments": {}});
+    for (era, sound) in [(Era::Modern, true), (Era::Legacy, false)] {
+        let script = Puppet::of(era).on("tool:echo", [Step::Reply(task.clone())]);
+        let door = open(host([puppet("pup", &script)]).await).await;
+        let session = door.greet().await;
+        let asked = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call});
+        let legacy = door.legacy(Some(&session), asked).await.json();
+        for able in [json!({}), json!({"elicitation": {}}), json!({"extensions": {"other/one": {}}})] {
+            let said = ask(&door, "ann", "tools/call", call.clone(), able.clone()).await;
+            assert_eq!(said["error"]["data"]["kind"], "protocol", "{era:?} {able}: {said}");
+            assert_eq!(said["error"], legacy["error"], "callers of both eras are told the same");
+        }
+        // The twin: who knows of them gets it, from a server whose era has them.
+        let knows = json!({"extensions": {TASKS: {}}});
+        let said = ask(&door, "ann", "tools/call", call.clone(), knows).await;
+        assert_eq!(said["result"]["resultType"] == "task", sound, "{era:?}: {said}");
+        assert_eq!(said["error"]["data"]["kind"] == "protocol", !sound, "{era:?}: {said}");
+        door.host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn l80_a_legacy_server_asks_by_requests_and_not_by_results() {
+    let asks = json!({"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create",
+        "params": {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}}}});
+    let call = json!({"name": "pup_echo", "arguments": {}});
+    for (era, sound) in [(Era::Modern, true), (Era::Legacy, false)] {
+        let script = Puppet::of(era).on("tool:echo", [Step::Reply(asks.clone())]);
+        let door = open(host([puppet("pup", &script)]).await).await;
+        let said = ask(&door, "ann", "tools/call", call.clone(), json!({"elicitation": {}})).await;
+        assert_eq!(said["result"]["resultType"] == "input_required", sound, "{era:?}: {said}");
+        assert_eq!(said["error"]["data"]["kind"] == "protocol", !sound, "{era:?}: {said}");
+        door.host.close().await;
+    }
+}
+
 /// Listens for word of tasks; what it is given, and the stream.
 async fn listen(door: &Door, who: &str, ids: &[&str], capabilities: Value) -> (Value, Stream) {
     let mut params = json!({"notifications": {"taskIds": ids}});
@@ -213,4 +253,78 @@ async fn l80_a_tool_for_user_interfaces_is_for_those_who_have_one_of_its_own_ser
     assert_eq!(refused["error"]["code"], -32602, "the app of one server has no way to another: {refused}");
     assert_eq!(count(&received(&other), "tools/call"), 0);
     door.host.close().await;
+}
+
+/// A server with a tool that has a user interface, and answers that lead to it.
+fn with_interface(era: Era, own: &str, address: &str) -> Puppet {
+    let list = format!(
+        r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"tools":[{}],"resultType":"complete","ttlMs":0,"cacheScope":"public"}}}}"#,
+        definition("show", address)
+    );
+    let listed =
+        json!({"resources": [{"uri": address, "name": own}, {"uri": format!("x://{own}"), "name": own}]});
+    let link = json!({"type": "resource_link", "uri": address, "name": own, "size": 1.0});
+    let other = json!({"type": "resource_link", "uri": format!("x://{own}"), "name": own});
+    let embedded = json!({"type": "resource", "resource": {"uri": address, "text": own}});
+    let said = json!({"odd": 1.0, "content": [link, other, embedded.clone(), {"type": "text", "text": address}], "x": 2});
+    let prompt = json!({"messages": [{"role": "user", "content": embedded}]});
+    let capabilities = json!({"tools": {}, "resources": {}, "prompts": {}});
+    Puppet::of(era)
+        .with(|s| s.capabilities = Some(capabilities))
+        .on("tools/list", [Step::Raw(list)])
+        .on("resources/list", [Step::Reply(listed)])
+        .on("resources/read", [Step::Reply(json!({"contents": [{"uri": address, "text": own}]}))])
+        .on("prompts/list", [Step::Reply(json!({"prompts": [{"name": "p"}]}))])
+        .on("prompts/get", [Step::Reply(prompt)])
+        .on("tool:show", [Step::Reply(said)])
+}
+
+fn definition(name: &str, address: &str) -> String {
+    format!(
+        r#"{{"zz":1.50,"name":"{name}","inputSchema":{{"type":"object","x":1e2}},"_meta":{{"a/b":[1.0],"ui":{{"more":-0,"resourceUri":"{address}","z":1.0}},"ui/resourceUri":"{address}"}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn l81_where_two_servers_have_one_interface_each_tool_leads_to_its_own() {
+    for era in [Era::Legacy, Era::Modern] {
+        let servers = [("a", "ui://app"), ("b", "ui://app"), ("c", "ui://c")];
+        let servers = servers.map(|(name, address)| puppet(name, &with_interface(era, name, address)));
+        let door = open(host(servers).await).await;
+        let listed = door.modern("tools/list", json!({})).await;
+        for (name, address) in [("a_show", "ui://app"), ("b_show", "wharf+b:ui://app"), ("c_show", "ui://c")]
+        {
+            assert!(listed.body.contains(&definition(name, address)), "{name}: {listed:?}");
+        }
+        assert_eq!(door.modern("tools/list", json!({})).await.body, listed.body);
+        let session = door.greet().await;
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+        let legacy = door.legacy(Some(&session), list).await;
+        assert!(legacy.body.contains(&definition("b_show", "wharf+b:ui://app")), "{legacy:?}");
+        // What is named there is what is read.
+        for (uri, text) in [("ui://app", "a"), ("wharf+b:ui://app", "b"), ("ui://c", "c")] {
+            let read = door.modern("resources/read", json!({"uri": uri})).await.json();
+            assert_eq!(read["result"]["contents"][0]["text"], text, "{uri}: {read}");
+        }
+        // So is what a result leads to, and nothing else of it is another.
+        for (own, address) in [("a", "ui://app"), ("b", "wharf+b:ui://app"), ("c", "ui://c")] {
+            let call = json!({"name": format!("{own}_show"), "arguments": {}});
+            let answer = door.modern("tools/call", call).await;
+            let result = &answer.json()["result"];
+            let content = &result["content"];
+            assert_eq!(
+                (&content[0]["uri"], &content[2]["resource"]["uri"]),
+                (&json!(address), &json!(address))
+            );
+            assert_eq!(content[1]["uri"], format!("x://{own}"), "nobody else has it");
+            assert!(!content[3]["text"].as_str().unwrap().starts_with("wharf+"), "words are words");
+            assert!(
+                answer.body.contains(r#""odd":1.0,"content":[{"#) && answer.body.contains(r#""size":1.0"#),
+                "{answer:?}"
+            );
+            let got = door.modern("prompts/get", json!({"name": format!("{own}_p")})).await.json();
+            assert_eq!(got["result"]["messages"][0]["content"]["resource"]["uri"], address, "{got}");
+        }
+        door.host.close().await;
+    }
 }

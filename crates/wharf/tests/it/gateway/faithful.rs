@@ -152,3 +152,90 @@ async fn l93_arguments_that_are_repeated_in_headers_must_be_the_same() {
     assert_ne!(none.status.as_u16(), 400, "what is not there is not repeated: {none:?}");
     door.host.close().await;
 }
+
+#[tokio::test]
+async fn l93_what_a_tool_does_not_know_of_is_passed_on_in_headers_and_nothing_else_is() {
+    let tool = json!({"name": "t", "inputSchema": {"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"}}}});
+    let listed = json!({"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "public"});
+    let server = crate::http::modern(move |x| {
+        let listed = listed.clone();
+        async move {
+            match x.seen.method() {
+                "tools/list" => x.result(listed).await,
+                _ => x.result(crate::http::done()).await,
+            }
+        }
+    })
+    .await;
+    let door = open(host([crate::http::server::http(&server.url())]).await).await;
+    let call = json!({"name": "far_t", "arguments": {"region": "eu"}});
+    let long = "x".repeat(9 * 1024);
+    let more = [
+        ("mcp-param-region", "eu"),
+        ("mcp-param-tenant", "t1"),
+        ("Mcp-Param-City", "=?base64?w6k=?="),
+        ("mcp-param-two", "a"),
+        ("mcp-param-two", "b"),
+        ("mcp-param-bad", "=?base64?!?="),
+        ("authorization", "Bearer key-of-this-hop"),
+        ("cookie", "a=b"),
+        ("x-param-other", "o"),
+        ("mcp-param-long", &long),
+    ];
+    for able in [json!({}), json!({"elicitation": {}})] {
+        let mut call = call.clone();
+        call["_meta"]["io.modelcontextprotocol/clientCapabilities"] = able;
+        let answer = door.modern_with("tools/call", call, &more).await;
+        assert!(answer.json()["result"]["content"].is_array(), "{answer:?}");
+    }
+    let calls: Vec<_> = server.log().into_iter().filter(|seen| seen.method() == "tools/call").collect();
+    assert_eq!(calls.len(), 2);
+    for seen in calls {
+        let all = |name: &str| seen.headers.iter().filter(|(key, _)| key == name).count();
+        assert_eq!((seen.header("mcp-param-region"), all("mcp-param-region")), (Some("eu"), 1));
+        assert_eq!(seen.header("mcp-param-tenant"), Some("t1"));
+        assert_eq!(seen.header("mcp-param-city"), Some("=?base64?w6k=?="));
+        let others =
+            ["mcp-param-two", "mcp-param-bad", "mcp-param-long", "authorization", "cookie", "x-param-other"];
+        assert!(others.iter().all(|name| seen.header(name).is_none()), "{:?}", seen.headers);
+    }
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l93_a_tool_that_is_left_out_for_its_headers_is_told_of_once() {
+    let bad = json!({"name": "bad", "inputSchema": {"type": "object", "properties": {
+        "list": {"type": "array", "x-mcp-header": "List"}}}});
+    let good = json!({"name": "good", "inputSchema": {"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"}}}});
+    let listed = json!({"resultType": "complete", "tools": [bad, good], "ttlMs": 0, "cacheScope": "public"});
+    let server = crate::http::modern(move |x| {
+        let listed = listed.clone();
+        async move { x.result(listed).await }
+    })
+    .await;
+    let script = Puppet::of(Era::Modern).with(|s| s.tools = vec![bad.clone(), good.clone()]);
+    let servers = [crate::http::server::http(&server.url()), puppet("pup", &script)];
+    let door = open(host(servers).await).await;
+    let mut events = door.host.events().subscribe();
+    for more in [json!({}), json!({"elicitation": {}}), json!({})] {
+        let params = json!({"_meta": {"io.modelcontextprotocol/clientCapabilities": more}});
+        let listed = door.modern("tools/list", params).await.json();
+        let names = listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone());
+        assert_eq!(names.collect::<Vec<_>>(), ["far_good", "pup_good"], "{listed}");
+    }
+    let mut told = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        if let wharf::event::Event::Warning { server, message } = event {
+            told.push((server.to_string(), message));
+        }
+    }
+    told.sort();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for ((server, message), name) in told.iter().zip(["far", "pup"]) {
+        assert_eq!(server, name);
+        assert!(message.contains("`bad`") && message.contains("x-mcp-header"), "{message}");
+    }
+    door.host.close().await;
+}

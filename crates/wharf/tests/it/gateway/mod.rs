@@ -22,6 +22,7 @@ mod metrics;
 mod offers;
 mod older;
 mod own_tools;
+mod pages;
 pub(crate) mod pipe;
 mod questions;
 mod quiet;
@@ -68,6 +69,7 @@ pub(crate) struct Answer {
 /// An answer over HTTP that is read as it comes. Dropped, the connection closes.
 pub(crate) struct Stream {
     pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     is_events: bool,
     body: Incoming,
     buffer: String,
@@ -166,7 +168,8 @@ impl Door {
         all.extend(headers);
         let (sender, head, body) = self.begin(method, path, &all, body).await.expect("an answer");
         let is_events = head.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
-        Stream { status: head.status, is_events, body, buffer: String::new(), _sender: sender }
+        let (status, headers) = (head.status, head.headers);
+        Stream { status, headers, is_events, body, buffer: String::new(), _sender: sender }
     }
 
     /// The gateway stops.

@@ -142,3 +142,68 @@ async fn l33_a_legacy_callers_own_connection_that_is_not_used_is_closed_and_made
     assert_eq!(count(&received(&log), "initialize"), before + 1);
     door.host.close().await;
 }
+
+/// What a caller says of itself, in so many ways.
+fn set(number: usize) -> Value {
+    json!({"sampling": {}, "experimental": {format!("x{number}"): {}}})
+}
+
+#[tokio::test]
+async fn l34_a_caller_that_says_ever_something_else_takes_no_connection_from_others() {
+    let files = folder();
+    let log = at(&files, "log");
+    let door = keyed(&Puppet::of(Era::Legacy).log(&log), None).await;
+    let able = json!({"sampling": {}});
+    assert!(call(&door, "ann", able.clone()).await["result"]["content"].is_array());
+    for number in 0..40 {
+        let done = call(&door, "bob", set(number)).await;
+        assert!(done["result"]["content"].is_array(), "{number}: {done}");
+    }
+    // Each was told to the server as it is, and never more.
+    let told: Vec<Value> = received(&log)
+        .into_iter()
+        .filter(|message| message["method"] == "initialize")
+        .map(|message| message["params"]["capabilities"].clone())
+        .collect();
+    assert!((0..40).all(|number| told.contains(&set(number))), "{told:?}");
+    let servers = door.host.status()[0].connections;
+    assert!(servers <= 34, "32 of bob's, one of ann's, everybody's: {servers}");
+    let before = told.len();
+    assert!(call(&door, "ann", able).await["result"]["content"].is_array());
+    assert_eq!(count(&received(&log), "initialize"), before, "ann's own was left alone");
+    let done = call(&door, "ann", json!({"elicitation": {}})).await;
+    assert!(done["result"]["content"].is_array(), "{done}");
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l34_connections_in_use_are_not_taken_and_who_has_its_share_is_told_to_come_again() {
+    let files = folder();
+    let (log, gate) = (at(&files, "log"), at(&files, "gate"));
+    let script =
+        Puppet::of(Era::Legacy).log(&log).on("tool:echo", [Step::WaitFor(gate.clone()), Step::Honest]);
+    let door = keyed(&script, None).await;
+    let first = futures_util::future::join_all((0..32).map(|number| call(&door, "bob", set(number))));
+    let others = async {
+        until("all are at the server", || count(&received(&log), "tools/call") == 32).await;
+        let mut params = json!({"name": "pup_echo", "arguments": {}});
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = set(99);
+        let refused = door.modern_with("tools/call", params, &[("authorization", "Bearer bob")]).await;
+        assert_eq!(refused.status, 429, "{refused:?}");
+        assert_eq!(refused.headers["retry-after"], "1");
+        let data = &refused.json()["error"]["data"];
+        assert!(data["kind"] == "overloaded" && data["retryable"] == true, "{data}");
+        assert!(data["retryAfterMs"].as_u64() > Some(0), "{data}");
+        let ann = call(&door, "ann", set(0));
+        let opened = async {
+            until("ann is served beside them", || count(&received(&log), "tools/call") == 33).await;
+            std::fs::write(&gate, "").unwrap();
+        };
+        tokio::join!(ann, opened).0
+    };
+    let (first, ann) = tokio::join!(first, others);
+    assert!(first.iter().chain([&ann]).all(|done| done["result"]["content"].is_array()), "{first:?} {ann}");
+    let again = call(&door, "bob", set(99)).await;
+    assert!(again["result"]["content"].is_array(), "one of them is idle now: {again}");
+    door.host.close().await;
+}

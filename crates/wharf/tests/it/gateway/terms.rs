@@ -320,7 +320,7 @@ async fn l92_a_key_that_leaves_its_file_ends_what_is_under_way_and_a_broken_file
         tokio::task::yield_now().await;
     }
     assert!(!lost.is_finished() && !kept.is_finished(), "whoever breaks the file sends nobody away");
-    KeyStore::open(&path).unwrap().remove(&CallerName::parse("ann").unwrap()).unwrap();
+    KeyStore::open(&path).unwrap().remove("ann").unwrap();
     let answer = soon("the call ends by itself", lost).await.unwrap();
     assert!(is_ended(&answer, "key or token was taken back"), "{answer:?}");
     assert_eq!(scene.status("ann1").await, StatusCode::UNAUTHORIZED);

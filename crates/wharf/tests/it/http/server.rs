@@ -34,7 +34,7 @@ pub(crate) struct Server {
 pub(crate) struct Seen {
     pub(crate) verb: String,
     pub(crate) path: String,
-    headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
 }
 
