@@ -7,7 +7,8 @@ use wharf_testkit::{Era, Puppet, Step};
 
 use super::{alone, long, tell};
 use crate::support::{
-    at, count, echo, effects, error, folder, is_alive, pid_in, pup, received, soon, until, within,
+    at, count, echo, effects, error, folder, is_alive, pid_in, pup, puppet, quick, received, soon, until,
+    within,
 };
 
 /// Every third read and every fifth wait is interrupted by a signal that never was. Writes are interrupted in another
@@ -107,7 +108,10 @@ async fn r_06_late_answers_after_a_standstill_reach_nobody() {
     let files = folder();
     let (pid, go) = (at(&files, "pid"), at(&files, "go"));
     let script = Puppet::new().pid(&pid).on("tool:echo", [Step::WaitFor(go.clone()), Step::Echo]);
-    let host = pup(&script).await;
+    let mut config = puppet("pup", &script);
+    // In the long form it is silent for longer than its timeout, again and again: it would be left alone.
+    config.resilience.breaker = None;
+    let host = quick().server(config).start().await.unwrap();
     host.tools().await;
     let connection = host.berth("pup").unwrap().connection().await.unwrap();
     let process = rustix::process::Pid::from_raw(pid_in(&pid).await.cast_signed()).unwrap();
