@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use wharf_testkit::{Grandchild, Puppet, Step, puppet_path};
 use crate::desk::{Desk, WHARF};
 
 const LONG: Duration = Duration::from_secs(60);
+const SERVE: [&str; 4] = ["serve", "--port", "0", "--json"];
 
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let since = Instant::now();
@@ -62,7 +63,19 @@ impl Place {
     }
 
     fn start(&self) -> Running {
-        let mut command = self.desk.command(&["serve", "--port", "0", "--json"]);
+        self.start_as(self.desk.command(&SERVE))
+    }
+
+    /// A gateway in which a system call takes long.
+    fn start_slow(&self, call: &str, seconds: u32) -> Running {
+        let notes = self.desk.home().join("notes").display().to_string();
+        let (trace, slow) =
+            (format!("trace={call}"), format!("inject={call}:delay_enter={}", seconds * 1_000_000));
+        let strace = ["-D", "-f", "-qq", "-o", &notes, "-e", &trace, "-e", &slow, WHARF];
+        self.start_as(self.desk.program("strace", &[&strace[..], &SERVE].concat()))
+    }
+
+    fn start_as(&self, mut command: Command) -> Running {
         let mut child = command.env("TMPDIR", self.scratch()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -298,6 +311,34 @@ fn r_08_a_gateway_killed_at_any_moment_leaves_nothing_and_whole_stores() {
             "R-08 {runs} kills: sent {sent} = {answered} answered + {lost} lost; left: 0 processes, 0 folders, {left} groups"
         );
     }
+}
+
+#[test]
+fn r_08_a_gateway_killed_while_it_starts_a_server_leaves_no_server() {
+    // After the server was started, and before anything is done with that.
+    let place = Place::new();
+    let running = place.start_slow("pidfd_open", 3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| running.call("pup_echo"));
+        until("the server runs", || place.desk.home().join("below").exists());
+        kill_and_look(&place, &running);
+    });
+    // Before the process that was started has become the server: the gateway, its watchdog, and that one.
+    let place = Place::new();
+    let running = place.start_slow("execve", 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| running.call("pup_echo"));
+        until("the process is there", || descendants(running.child.id()).len() == 3);
+        assert!(!place.desk.home().join("below").exists(), "it is not the server yet");
+        kill_and_look(&place, &running);
+    });
+}
+
+fn kill_and_look(place: &Place, running: &Running) {
+    let pid = rustix::process::Pid::from_raw(running.child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    until("nobody knows the desk any more", || place.processes().is_empty());
+    until("no folder is left", || fs::read_dir(place.scratch()).unwrap().count() == 0);
 }
 
 #[test]

@@ -106,7 +106,8 @@ async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<St
         Some(inside) => (inside.group, Some(inside.clue), inside.preamble, inside.warnings),
         None => (None, None, Vec::new(), Vec::new()),
     };
-    let held = stop::Held { pid: spawned.pid, confined, folder: spawned.folder, bounds };
+    let held =
+        stop::Held { pid: spawned.pid, confined, folder: spawned.folder, bounds, guarded: spawned.guarded };
     let group = Arc::new(stop::Group::new(held, exit.clone(), yard.grace));
     let stderr = Tail::follow(spawned.stderr, server.clone(), monitor.clone(), clue);
     let mut process = spawned.process;

@@ -15,7 +15,8 @@ use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{Unstarted, watchdog};
+use super::Unstarted;
+use super::watchdog::{self, Guarded};
 use crate::names::ServerName;
 use crate::policy::{Confinement, LaunchPermit};
 use crate::sandbox::{self, Cgroup, Clue, Sandbox, WayOut};
@@ -31,6 +32,8 @@ pub(super) struct Spawned {
     pub(super) folder: Option<OwnFolder>,
     /// How it was confined, if it was.
     pub(super) inside: Option<Inside>,
+    /// Kept until nothing of it is left.
+    pub(super) guarded: Guarded,
 }
 
 /// What belongs to a start in a sandbox.
@@ -158,9 +161,9 @@ fn spawn_now(
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
+    let guarded = watchdog::guard(&mut command, folder.as_ref().map(|f| f.0.as_path()).or(other));
     let mut process = command.spawn()?;
     let pid = process.id().ok_or_else(|| io::Error::other("it ended at once"))?;
-    watchdog::guard(pid, folder.as_ref().map(|f| f.0.as_path()).or(other));
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {
@@ -179,6 +182,7 @@ fn spawn_now(
         stderr: pipe::Receiver::from_owned_fd(stderr)?,
         folder,
         inside: None,
+        guarded,
     })
 }
 

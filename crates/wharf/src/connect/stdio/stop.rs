@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::{Mutex, watch};
 
 use super::spawner::OwnFolder;
-use super::watchdog;
+use super::watchdog::Guarded;
 use crate::sandbox::Cgroup;
 
 /// The process group of a server.
@@ -27,6 +27,8 @@ pub(super) struct Group {
     folder: std::sync::Mutex<Option<OwnFolder>>,
     /// Goes with it.
     bounds: std::sync::Mutex<Option<Cgroup>>,
+    /// Goes when nothing of it is left.
+    guarded: std::sync::Mutex<Option<Guarded>>,
 }
 
 /// What a group is made of.
@@ -38,6 +40,8 @@ pub(super) struct Held {
     pub(super) folder: Option<OwnFolder>,
     /// What bounds all of it.
     pub(super) bounds: Option<Cgroup>,
+    /// What ends it if we are killed.
+    pub(super) guarded: Guarded,
 }
 
 /// How long SIGKILL may take to be seen. A process that hangs in the kernel is not waited for.
@@ -46,10 +50,11 @@ const KILLED: Duration = Duration::from_secs(2);
 impl Group {
     pub(super) fn new(held: Held, exit: watch::Receiver<Option<String>>, grace: Duration) -> Self {
         let (stopped, tree) = (Mutex::new(false), std::sync::Mutex::default());
-        let Held { pid, confined, folder, bounds } = held;
+        let Held { pid, confined, folder, bounds, guarded } = held;
         let bounds = std::sync::Mutex::new(bounds);
         let folder = std::sync::Mutex::new(folder);
-        Self { pid, confined, exit, grace, stopped, tree, folder, bounds }
+        let guarded = std::sync::Mutex::new(Some(guarded));
+        Self { pid, confined, exit, grace, stopped, tree, folder, bounds, guarded }
     }
 
     /// Writes down everything below the server. A child that left the group with `setsid` is found through its parents, as
@@ -82,7 +87,7 @@ impl Group {
 
     /// What remains to be done when every process is gone.
     fn clear_away(&self) {
-        watchdog::release(self.pid);
+        drop(self.guarded.lock().unwrap_or_else(PoisonError::into_inner).take());
         drop(self.bounds.lock().unwrap_or_else(PoisonError::into_inner).take());
         drop(self.folder.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
