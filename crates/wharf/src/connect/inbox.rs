@@ -37,6 +37,8 @@ pub(crate) struct Inbox {
     /// Whether it ended, without a lock.
     is_over: AtomicBool,
     batches: AtomicBool,
+    /// How many messages answered nothing.
+    unasked: AtomicU64,
     unexpected: AtomicUsize,
     /// Requests under way that nobody waits for: they stay open to hear news.
     standing: AtomicUsize,
@@ -114,6 +116,7 @@ impl Inbox {
             closed: watch::channel(None).0,
             is_over: AtomicBool::new(false),
             batches: AtomicBool::new(false),
+            unasked: AtomicU64::new(0),
             unexpected: AtomicUsize::new(0),
             standing: AtomicUsize::new(0),
             counters: Counters::default(),
@@ -264,9 +267,20 @@ impl Inbox {
             }
             Message::Response { id: ReplyId::Null, outcome: Err(error) } => self.nameless(error),
             Message::Response { .. } => self.counters.stray_answer(),
-            Message::Notification { method, params } => self.news(call, &method, params),
-            Message::Request { id, method, params } => self.asked(call, id, &method, params),
+            Message::Notification { method, params } => {
+                self.unasked.fetch_add(1, Ordering::Relaxed);
+                self.news(call, &method, params);
+            }
+            Message::Request { id, method, params } => {
+                self.unasked.fetch_add(1, Ordering::Relaxed);
+                self.asked(call, id, &method, params);
+            }
         }
+    }
+
+    /// How many messages came that answered nothing.
+    pub(super) fn unasked(&self) -> u64 {
+        self.unasked.load(Ordering::Relaxed)
     }
 
     fn deliver(&self, id: u64, outcome: Result<Json, RpcError>) {

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
@@ -32,8 +32,8 @@ pub(super) struct Reader {
     /// The inbox's bell, as the pipe knows it.
     waker: Waker,
     claim: AtomicU8,
-    /// How many messages the last read brought.
-    came: AtomicUsize,
+    /// Whether whole lines may be left of what was read.
+    left: AtomicBool,
     /// Only locked by who has the claim, and at the end. `None` then.
     source: Mutex<Option<Source>>,
 }
@@ -86,8 +86,10 @@ struct Banner {
     left: usize,
 }
 
-/// As many messages in one read are a flood.
-const FLOOD: usize = 128;
+/// As many messages are taken in one turn.
+const MOST: usize = 128;
+/// And so many that answer nothing. They are told to others on the way, which takes longer than to take an answer.
+const MOST_UNASKED: u64 = 16;
 /// No call has this number.
 const NOBODY: u64 = u64::MAX;
 /// Nobody reads.
@@ -117,8 +119,8 @@ impl Reader {
         let banner = Banner { left: inbox.limits.banner_lines };
         let source = Mutex::new(Some(Source { inlet, lines, banner, end: None }));
         let waker = Waker::from(Arc::clone(&inbox.bell));
-        let (claim, came) = (AtomicU8::new(FREE), AtomicUsize::new(0));
-        Self { name, inbox, waker, claim, came, source }
+        let (claim, left) = (AtomicU8::new(FREE), AtomicBool::new(false));
+        Self { name, inbox, waker, claim, left, source }
     }
 
     /// What errors call that which is read.
@@ -139,10 +141,10 @@ impl Reader {
         }
     }
 
-    /// Whether so much came at once that others should have their turn before the next read: a server that floods must not
-    /// keep the rest waiting. One long message is no flood.
+    /// Whether so much came at once that others should have their turn before the rest of it: a server that floods must not
+    /// keep them waiting. One long message is no flood.
     pub(super) fn is_flooded(&self) -> bool {
-        self.came.load(Ordering::Relaxed) >= FLOOD
+        self.left.load(Ordering::Relaxed)
     }
 
     /// From now on only the task reads.
@@ -321,10 +323,22 @@ impl Wake for Bell {
 // === impl Source ===
 
 impl Source {
-    /// Reads once, and passes on the lines that are whole now.
+    /// Passes on what is left of the last read, or reads once and passes on the lines that are whole now.
     fn poll_read(&mut self, reader: &Reader) -> Poll<io::Result<usize>> {
+        if reader.is_flooded() {
+            let passed = self.pass_on(reader);
+            if passed > 0 {
+                return Poll::Ready(Ok(passed));
+            }
+        }
+        let n = ready!(self.poll_fill(reader))?;
+        self.pass_on(reader);
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_fill(&mut self, reader: &Reader) -> Poll<io::Result<usize>> {
         let cx = &mut Context::from_waker(&reader.waker);
-        let n = loop {
+        loop {
             let room = self.lines.room();
             let read = ready!(match &mut self.inlet {
                 Inlet::Stdout(pipe) => pin!(pipe.read_buf(room)).poll(cx),
@@ -332,16 +346,22 @@ impl Source {
             });
             match read {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                read => break read?,
+                read => return Poll::Ready(read),
             }
-        };
-        let mut came = 0;
-        while let Some(line) = self.lines.next_line() {
-            take_line(&reader.inbox, line, &mut self.banner, reader.name);
-            came += 1;
         }
-        reader.came.store(came, Ordering::Relaxed);
-        Poll::Ready(Ok(n))
+    }
+
+    /// Passes on as many lines as a turn has, and says how many those were.
+    fn pass_on(&mut self, reader: &Reader) -> usize {
+        let (unasked, mut passed) = (reader.inbox.unasked(), 0);
+        let is_over = |passed| passed == MOST || reader.inbox.unasked() - unasked >= MOST_UNASKED;
+        while !is_over(passed) {
+            let Some(line) = self.lines.next_line() else { break };
+            take_line(&reader.inbox, line, &mut self.banner, reader.name);
+            passed += 1;
+        }
+        reader.left.store(is_over(passed), Ordering::Relaxed);
+        passed
     }
 }
 

@@ -48,6 +48,8 @@ struct Queue {
 
 /// What may wait for a server that does not read. A request of ten megabytes still fits.
 const QUEUE_MAX: usize = 32 * 1024 * 1024;
+/// How many messages are taken before others have their turn: a server that floods must not keep them waiting.
+const TURN: usize = 16;
 /// How long the goodbyes may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -221,10 +223,13 @@ async fn converse(socket: WebSocket, outbox: Arc<Outbox>, inbox: Arc<Inbox>) {
 
 async fn read(hearing: &mut Hearing, inbox: &Inbox) -> FrameEnd {
     loop {
-        match hearing.next().await {
-            Ok(text) => inbox.take(text),
-            Err(end) => return end,
+        for _ in 0..TURN {
+            match hearing.next().await {
+                Ok(text) => inbox.take(text),
+                Err(end) => return end,
+            }
         }
+        tokio::task::yield_now().await;
     }
 }
 

@@ -323,3 +323,31 @@ async fn l36_a_flood_while_nobody_waits_is_only_counted() {
     assert!(connection.is_open());
     host.close().await;
 }
+
+/// A neighbour that is always ready sees how much is taken between two of its own turns.
+#[tokio::test]
+async fn p3_a_flood_that_came_at_once_is_taken_in_turns_with_others() {
+    const ALL: u64 = 5000;
+    let files = folder();
+    let written = at(&files, "written");
+    let flood = Step::Flood { line: note("nobody/wants"), count: Some(ALL) };
+    let script = Puppet::of(Era::Legacy).on("tool:echo", [Step::Honest, flood, Step::Count(written.clone())]);
+    let host = pup(&script).await;
+    let connection = host.berth("pup").unwrap().connection().await.unwrap();
+    assert!(echo(&host).await.success);
+    // The pipe holds all of it, and nobody reads until then: this is the only thread.
+    let patience = std::time::Instant::now();
+    while !written.exists() && patience.elapsed() < Duration::from_secs(20) {
+        std::thread::yield_now();
+    }
+    let (mut seen, mut most) = (connection.strays().notifications, 0);
+    assert!(seen < ALL / 2, "{seen} were taken before");
+    while seen < ALL {
+        tokio::task::yield_now().await;
+        let now = connection.strays().notifications;
+        (seen, most) = (now, most.max(now - seen));
+    }
+    // The end of one read and the beginning of the next.
+    assert!(most <= 32, "{most} of them kept the others waiting");
+    host.close().await;
+}

@@ -12,6 +12,8 @@ pub(crate) struct Events {
     max: usize,
     /// Bytes since the last event: comments are not events, and a stream of nothing else is cut.
     idle: usize,
+    /// Events in this turn: a server that floods must not keep others waiting.
+    turn: u8,
 }
 
 /// Where a stream can be resumed, and when.
@@ -30,6 +32,8 @@ pub(crate) enum StreamEnd {
     TooMuch(String),
 }
 
+/// How many events are given before others have their turn.
+const TURN: u8 = 16;
 /// The longest pause that a server can ask for.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// The pause that is made when the server does not ask for one.
@@ -37,12 +41,17 @@ const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 
 impl Events {
     pub(crate) fn new(body: ResponseBody, max: usize) -> Self {
-        Self { body, parser: SseParser::new(max), max, idle: 0 }
+        Self { body, parser: SseParser::new(max), max, idle: 0, turn: 0 }
     }
 
     /// The next event with data; ids and pauses are noted on the way. Half an event at the end is no event.
     pub(crate) async fn next(&mut self, resume: &mut Resume) -> Result<SseEvent, StreamEnd> {
         loop {
+            self.turn += 1;
+            if self.turn == TURN {
+                self.turn = 0;
+                tokio::task::yield_now().await;
+            }
             let parsed = self.parser.next_event();
             match parsed.map_err(|e| StreamEnd::TooMuch(e.to_string()))? {
                 Some(event) => {
