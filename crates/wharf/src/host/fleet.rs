@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -55,6 +56,10 @@ pub(super) struct Aboard {
 
 /// An instance that is held to what was accepted is compared again at the first use after this time.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// How many calls more than another an instance may have under way. One that hangs collects so many, and no more.
+const LAG: usize = 8;
+/// How long an instance may take to be there until the next one is tried as well.
+const HEAD_START: Duration = Duration::from_secs(1);
 
 // === impl Fleet ===
 
@@ -82,11 +87,14 @@ impl Fleet {
         turned.into_iter().find(|berth| berth.admits().is_ok()).unwrap_or(first).config()
     }
 
-    /// In which order the instances are tried: those that are left alone after those that are not, and `last` at the end.
+    /// In which order the instances are tried: those that are left alone after those that are not, before them those that
+    /// seem to be stuck, and `last` at the end.
     fn order(&self, last: Option<usize>) -> Vec<usize> {
         let from = self.next.fetch_add(1, Ordering::Relaxed);
         let admits = |member: &usize| self.members[*member].berth.admits().is_ok();
         let (mut order, others): (Vec<usize>, Vec<usize>) = (0..self.members.len()).partition(admits);
+        let load = |member: &usize| self.members[*member].in_flight.load(Ordering::Relaxed);
+        let least = order.iter().map(load).min().unwrap_or_default();
         match self.balance {
             // Round those that are asked: the neighbour of one that is not would have its calls as well.
             Balance::RoundRobin if !order.is_empty() => {
@@ -94,34 +102,52 @@ impl Fleet {
                 order.rotate_left(turn);
             }
             Balance::RoundRobin => {}
-            Balance::LeastInFlight => {
-                order.sort_by_key(|member| self.members[*member].in_flight.load(Ordering::Relaxed));
-            }
+            Balance::LeastInFlight => order.sort_by_key(load),
         }
-        order.extend(others);
         // Sorting keeps the order of equals.
+        order.sort_by_key(|member| self.members[*member].is_stuck() || load(member) > least + LAG);
+        order.extend(others);
         order.sort_by_key(|member| Some(*member) == last);
         order
     }
 
-    /// A connection to the instance that takes the next call. The one where a call just failed is tried last.
+    /// A connection to the instance that takes the next call. The one where a call just failed is tried last. One that is not
+    /// there soon is not waited for alone: the next one is tried beside it, and whoever was first has the call. What was begun
+    /// goes on without it.
     async fn board(
         self: &Arc<Self>,
         server: &Server,
         places: &Arc<Semaphore>,
         last: Option<usize>,
     ) -> Result<(Connection, Aboard)> {
-        let mut refused = None;
-        for member in self.order(last) {
-            // Counted before it is connected, so that calls which come meanwhile go elsewhere.
-            self.members[member].in_flight.fetch_add(1, Ordering::Relaxed);
-            let aboard = Aboard { fleet: Arc::clone(self), member, places: Arc::clone(places) };
-            match self.connection(server, &aboard).await {
-                Ok(connection) => return Ok((connection, aboard)),
-                Err(error) => refused = Some(more_telling(refused, error)),
+        let mut order = self.order(last).into_iter().peekable();
+        let (mut tried, mut refused) = (FuturesUnordered::new(), None);
+        loop {
+            tried.extend(order.next().map(|member| self.attempt(server, places, member)));
+            tokio::select! {
+                biased;
+                Some(end) = tried.next() => match end {
+                    Ok(aboard) => return Ok(aboard),
+                    Err(error) => refused = Some(more_telling(refused, error)),
+                },
+                () = async { tokio::time::sleep(HEAD_START).await }, if order.peek().is_some() => {}
+                else => break,
             }
         }
         Err(refused.unwrap_or_else(|| Error::Internal("a server without instances".into())))
+    }
+
+    async fn attempt(
+        self: &Arc<Self>,
+        server: &Server,
+        places: &Arc<Semaphore>,
+        member: usize,
+    ) -> Result<(Connection, Aboard)> {
+        // Counted before it is connected, so that calls which come meanwhile go elsewhere.
+        self.members[member].in_flight.fetch_add(1, Ordering::Relaxed);
+        let aboard = Aboard { fleet: Arc::clone(self), member, places: Arc::clone(places) };
+        let connection = self.connection(server, &aboard).await?;
+        Ok((connection, aboard))
     }
 
     async fn connection(&self, server: &Server, aboard: &Aboard) -> Result<Connection> {
@@ -193,6 +219,12 @@ fn tools_of(seen: &Seen) -> BTreeSet<&[u8]> {
 impl Member {
     fn new(berth: Berth) -> Self {
         Self { berth, in_flight: AtomicUsize::new(0), looked: Mutex::default(), place: Mutex::default() }
+    }
+
+    /// Whether it does not answer at the moment, or is not there yet.
+    fn is_stuck(&self) -> bool {
+        self.berth.missed_checks() > 0
+            || matches!(self.berth.state(), State::Connecting | State::Reconnecting)
     }
 
     fn looked(&self) -> MutexGuard<'_, Option<Looked>> {

@@ -42,7 +42,8 @@ pub(super) async fn look_after(place: Weak<Place>, connection: WeakConnection, e
         tokio::time::sleep(every.mul_f64(1.0 + fastrand::f64() / 10.0)).await;
         let Some(connection) = connection.upgrade().filter(Connection::is_open) else { return };
         let Some(timeout) = place.upgrade().map(|place| place.config.timeout) else { return };
-        let answered = connection.sign_of_life(timeout.min(PATIENCE)).await;
+        // One that is looked after every second is not waited for ten times as long.
+        let answered = connection.sign_of_life(timeout.min(PATIENCE).min(every)).await;
         if !connection.is_open() {
             return;
         }

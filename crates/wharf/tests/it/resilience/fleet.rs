@@ -43,8 +43,10 @@ async fn said(host: &Host) -> String {
 struct Replica {
     puppet: HttpPuppet,
     ran: Arc<AtomicUsize>,
-    /// It runs a call and never answers.
+    /// It runs a call and closes the connection.
     mute: Arc<AtomicBool>,
+    /// It runs a call and never answers.
+    stuck: Arc<AtomicBool>,
 }
 
 fn replica(description: &'static str) -> Replica {
@@ -52,15 +54,19 @@ fn replica(description: &'static str) -> Replica {
 }
 
 fn replica_at(port: u16, description: &'static str) -> Replica {
-    let (ran, mute) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let (counted, muted) = (Arc::clone(&ran), Arc::clone(&mute));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let (mute, stuck) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (counted, muted, hangs) = (Arc::clone(&ran), Arc::clone(&mute), Arc::clone(&stuck));
     let play = move |request: Recorded| {
-        let (ran, mute) = (Arc::clone(&counted), Arc::clone(&muted));
+        let (ran, mute, stuck) = (Arc::clone(&counted), Arc::clone(&muted), Arc::clone(&hangs));
         async move {
             if request.rpc_method() == "tools/call" {
                 ran.fetch_add(1, Ordering::SeqCst);
                 if mute.load(Ordering::SeqCst) {
                     return Reply::Drop;
+                }
+                if stuck.load(Ordering::SeqCst) {
+                    return Reply::Hang;
                 }
             }
             let tool = json!({"name": "echo", "description": description, "inputSchema": {"type": "object"}});
@@ -68,7 +74,7 @@ fn replica_at(port: u16, description: &'static str) -> Replica {
             honest_modern(vec![tool])(request).await.with("connection", "close")
         }
     };
-    Replica { puppet: HttpPuppet::start_at(port, play), ran, mute }
+    Replica { puppet: HttpPuppet::start_at(port, play), ran, mute, stuck }
 }
 
 impl Replica {
@@ -190,6 +196,51 @@ fn delicate(first: &Replica, others: &[&Replica]) -> ServerConfig {
     let mut config = reached(first, others);
     config.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down: Duration::from_secs(100) });
     config
+}
+
+#[tokio::test]
+async fn l39_an_instance_that_hangs_holds_a_few_calls_and_the_others_take_the_rest() {
+    let (good, stuck) = (replica("a"), replica("a"));
+    let host = alone(reached(&good, &[&stuck])).await;
+    for _ in 0..2 {
+        assert!(echo(&host).await.success, "both are there");
+    }
+    assert_eq!((good.ran(), stuck.ran()), (1, 1));
+    stuck.stuck.store(true, Ordering::SeqCst);
+    let mut held = Vec::new();
+    for n in 0..40 {
+        let call = tokio::spawn({
+            let host = host.clone();
+            async move { echo(&host).await }
+        });
+        // It is answered, or it has reached the one that does not answer.
+        until("the call is somewhere", || call.is_finished() || stuck.ran() > 1 + held.len()).await;
+        match stuck.ran() - 1 > held.len() {
+            true => held.push(call),
+            false => assert!(call.await.unwrap().success, "call {n}"),
+        }
+    }
+    assert!(held.len() <= 9, "{} calls hang", held.len());
+    assert_eq!(good.ran() - 1 + held.len(), 40);
+    held.iter().for_each(tokio::task::JoinHandle::abort);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l39_an_instance_that_never_gets_ready_is_not_waited_for() {
+    let good = replica("a");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = reached(&good, &[]);
+    let address = format!("http://{}/mcp", silent.local_addr().unwrap());
+    config.resilience.replicas.push(SecretUrl::new(address.parse().unwrap()));
+    let host = alone(config).await;
+    for n in 0..10 {
+        let outcome = soon("a call", host.call("pup_echo", json!({}))).await;
+        assert!(outcome.success, "call {n}: {outcome:?}");
+        assert!(outcome.took < Duration::from_secs(5), "call {n} waited for it: {:?}", outcome.took);
+    }
+    assert_eq!(good.ran(), 10);
+    host.close().await;
 }
 
 #[tokio::test]
