@@ -326,7 +326,7 @@ impl<T: Listed> Remembered for Offered<T> {
         }
         let Some(list) = pinned.lists.get(&T::KIND) else { return Last::Unknown };
         let items = list.iter().filter_map(|d| T::read(d.raw.clone()).ok()).collect();
-        Last::Seen(T::shelf(server).recall(Self { items, rejected: Vec::new() }))
+        Last::Seen(T::shelf(server).recall(Self { items, rejected: Vec::new(), ttl: None }))
     }
 }
 

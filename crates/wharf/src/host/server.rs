@@ -194,7 +194,7 @@ impl Server {
                     ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)
                 });
             }
-            let mut seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected);
+            let mut seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected, catalog.ttl);
             // What is the same is not kept twice: others still hold what was known before.
             if let Some(last) =
                 self.tools.last().filter(|l| l.offered.fingerprint == seen.offered.fingerprint)
@@ -219,7 +219,7 @@ impl Server {
         let pinned = self.recalled()?;
         let tools = pinned.lists.get(&ListKind::Tools)?.iter();
         let tools: Arc<[_]> = tools.filter_map(|d| Tool::read(d.raw.clone()).ok().map(Arc::new)).collect();
-        Some(self.shown(self.tools.recall(self.seen(tools, Vec::new()))))
+        Some(self.shown(self.tools.recall(self.seen(tools, Vec::new(), None))))
     }
 
     /// What an earlier run saw; nothing of a server that only a person may connect.
@@ -343,9 +343,14 @@ impl Server {
         self.templates.adopt(&before.templates, |list| list);
     }
 
-    pub(super) fn seen(&self, tools: Arc<[Arc<Tool>]>, rejected: Vec<Rejected>) -> Seen {
+    pub(super) fn seen(
+        &self,
+        tools: Arc<[Arc<Tool>]>,
+        rejected: Vec<Rejected>,
+        ttl: Option<Duration>,
+    ) -> Seen {
         let fingerprint = fingerprint(&tools);
-        let offered = ServerTools { config: Arc::clone(&self.config), tools, fingerprint };
+        let offered = ServerTools { config: Arc::clone(&self.config), tools, fingerprint, ttl };
         Seen { offered, rejected: rejected.into() }
     }
 
