@@ -1,13 +1,16 @@
-//! How long callers may keep what they were told.
+//! How long callers may keep what they were told, and what they hear when it is another.
 
+use std::time::Duration;
+
+use http::Method;
 use serde_json::{Value, json};
 use wharf::config::{CallerRules, CallerTable};
 use wharf::gateway::{Callers, Key};
 use wharf::names::CallerName;
 use wharf_testkit::{Era, Puppet, Step};
 
-use super::{Door, open, open_with};
-use crate::support::{host, puppet};
+use super::{Door, modern_body, open, open_with};
+use crate::support::{at, count, folder, host, puppet, received, soon};
 
 /// What is kept by callers when no server says anything.
 const OURS: u64 = 5_000;
@@ -109,5 +112,39 @@ async fn l31_of_several_pages_the_least_counts_and_only_what_a_caller_is_given_d
     let ann = kept(&door, "tools/list", "tools", &[("authorization", "Bearer ann")]).await;
     let bob = kept(&door, "tools/list", "tools", &[("authorization", "Bearer bob")]).await;
     assert_eq!((ann, bob), ((3, json!(100)), (2, json!(2_500))));
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l51_a_change_that_is_found_by_asking_again_is_told_to_everybody() {
+    let files = folder();
+    let log = at(&files, "log");
+    let list = |name: &str| {
+        let tool = json!({"name": name, "inputSchema": {"type": "object"}});
+        vec![Step::Reply(json!({"tools": [tool], "ttlMs": 30_000}))]
+    };
+    let script = Puppet::of(Era::Modern)
+        .with(|s| s.capabilities = Some(json!({"tools": {}})))
+        .on("tools/list", [Step::Turns(vec![list("old"), list("new")])])
+        .log(&log);
+    let door = open(host([puppet("pup", &script)]).await).await;
+    let listed =
+        async || door.modern("tools/list", json!({})).await.json()["result"]["tools"][0]["name"].clone();
+    assert_eq!(listed().await, "pup_old");
+    let headers = [
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    let body = modern_body("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let mut heard = door.stream(Method::POST, "/mcp", &headers, body.to_string()).await;
+    assert_eq!(heard.message().await.1["method"], "notifications/subscriptions/acknowledged");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::resume();
+    assert_eq!(soon("a list", listed()).await, "pup_new");
+    assert_eq!(heard.message().await.1["method"], "notifications/tools/list_changed");
+    assert_eq!(listed().await, "pup_new");
+    assert_eq!(count(&received(&log), "tools/list"), 2);
     door.host.close().await;
 }
