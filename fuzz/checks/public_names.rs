@@ -41,6 +41,7 @@ fn build<'a>(
             config: Arc::new(ServerConfig::stdio(server.clone(), "true", Vec::<String>::new())),
             tools: tools.iter().filter_map(read).collect(),
             fingerprint: [0; 32],
+            ttl: None,
         });
     }
     registry.snapshot()

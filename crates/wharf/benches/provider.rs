@@ -57,7 +57,12 @@ fn snapshot() -> Arc<Snapshot> {
         });
         Arc::new(Tool::read(Json::from(definition)).unwrap())
     };
-    registry.replace(ServerTools { config, tools: (0..TOOLS).map(tool).collect(), fingerprint: [0; 32] })
+    registry.replace(ServerTools {
+        config,
+        tools: (0..TOOLS).map(tool).collect(),
+        fingerprint: [0; 32],
+        ttl: None,
+    })
 }
 
 fn schema(i: usize) -> Value {

@@ -47,6 +47,8 @@ pub struct Catalog {
     pub tools: Arc<[Arc<Tool>]>,
     /// Tools that cannot be used, and why.
     pub rejected: Vec<Rejected>,
+    /// How long the server said that this may be kept, if it said so.
+    pub ttl: Option<Duration>,
 }
 
 /// An entry of a list that was left out.
@@ -70,7 +72,7 @@ impl Catalog {
         match TOOLS.walk(connection, timeout, |raw| reading.tool(raw)).await {
             // A server that has no tools may not know the question.
             Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND && reading.is_empty() => {}
-            walked => walked?,
+            walked => reading.ttl = walked?,
         }
         Ok(reading.finish(connection.server().clone()))
     }
@@ -83,6 +85,7 @@ struct Reading {
     tools: Vec<Arc<Tool>>,
     names: HashSet<String>,
     rejected: Vec<Rejected>,
+    ttl: Option<Duration>,
 }
 
 impl Reading {
@@ -105,6 +108,6 @@ impl Reading {
     }
 
     fn finish(self, server: ServerName) -> Catalog {
-        Catalog { server, tools: self.tools.into(), rejected: self.rejected }
+        Catalog { server, tools: self.tools.into(), rejected: self.rejected, ttl: self.ttl }
     }
 }

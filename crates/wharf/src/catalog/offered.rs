@@ -17,6 +17,8 @@ pub struct Offered<T> {
     pub items: Vec<T>,
     /// What cannot be used, and why.
     pub rejected: Vec<Rejected>,
+    /// How long the server said that this may be kept, if it said so.
+    pub ttl: Option<Duration>,
 }
 
 /// A part of the protocol that a server may have or not.
@@ -55,7 +57,7 @@ pub async fn resource_templates(
     match fetch(connection, timeout, &TEMPLATES, ResourceTemplate::read).await {
         // One that has none may not know the question.
         Err(Error::Rpc { rpc, .. }) if rpc.code == code::METHOD_NOT_FOUND => {
-            Ok(Offered { items: Vec::new(), rejected: Vec::new() })
+            Ok(Offered { items: Vec::new(), rejected: Vec::new(), ttl: None })
         }
         fetched => fetched,
     }
@@ -88,8 +90,8 @@ async fn fetch<T>(
             Err(reason) => rejected.push(Rejected { name: name.into(), reason, denied: None }),
         }
     };
-    list.walk(connection, timeout, take).await?;
-    Ok(Offered { items, rejected })
+    let ttl = list.walk(connection, timeout, take).await?;
+    Ok(Offered { items, rejected, ttl })
 }
 
 // === impl Part ===

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::connect::{Connection, Request};
 use crate::error::{Error, Result};
+use crate::mcp::Era;
 use crate::wire::{Json, Members};
 
 /// A list that a server gives in pages.
@@ -26,16 +27,20 @@ pub(super) const MAX_ENTRIES: usize = 10_000;
 const MAX_PAGES: usize = 1_000;
 /// All pages together must come within this many timeouts.
 const MAX_TIMEOUTS: u32 = 4;
+/// For longer than this no list may be kept, whatever its server says.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 impl List {
-    /// Asks for every page, and gives each entry to `take` as it came, in order.
+    /// Asks for every page, and gives each entry to `take` as it came, in order. What comes back is how long the list may
+    /// be kept, if its server says so.
     pub(super) async fn walk(
         &self,
         connection: &Connection,
         timeout: Duration,
         mut take: impl FnMut(Json),
-    ) -> Result<()> {
+    ) -> Result<Option<Duration>> {
         let what = self.what;
+        let mut ttl = None;
         let mut cursor: Option<Json> = None;
         let mut seen = HashSet::new();
         let mut left = timeout.saturating_mul(MAX_TIMEOUTS);
@@ -55,7 +60,9 @@ impl List {
                 return Err(broken(connection, reason));
             }
             entries.into_iter().for_each(&mut take);
-            let Some(next) = next else { return Ok(()) };
+            // The whole is not newer than its oldest part.
+            ttl = [ttl, ttl_of(connection, &page)].into_iter().flatten().min();
+            let Some(next) = next else { return Ok(ttl) };
             if !seen.insert(next.clone()) {
                 let reason = format!("its list of {what} goes round in circles: a cursor came twice");
                 return Err(broken(connection, reason));
@@ -76,6 +83,13 @@ impl List {
         let entries = entries.to().map_err(|e| unreadable(e.to_string()))?;
         Ok((entries, cursor.filter(|cursor| !cursor.is_null())))
     }
+}
+
+/// How long a page may be kept. In the legacy era there is no such word; what is no number of milliseconds says nothing.
+fn ttl_of(connection: &Connection, page: &Json) -> Option<Duration> {
+    let is_modern = connection.info().revision.era() == Era::Modern;
+    let ttl = page.member("ttlMs").filter(|_| is_modern)?.to().ok()?;
+    Some(Duration::from_millis(ttl).min(LONGEST))
 }
 
 pub(super) fn broken(connection: &Connection, reason: String) -> Error {

@@ -436,10 +436,11 @@ fn accepts_events(head: &Head) -> bool {
     accepts(head, &["text/event-stream", "text/*"])
 }
 
-/// Whether one of these kinds is accepted. Who says nothing accepts anything.
+/// Whether one of these kinds is accepted, in whichever line of the field. Who says nothing accepts anything.
 fn accepts(head: &Head, kinds: &[&str]) -> bool {
-    let Some(accept) = head.one("accept") else { return !head.has("accept") };
-    let accept = accept.to_ascii_lowercase();
-    let mut accepted = accept.split(',').filter_map(|kind| kind.split(';').next()).map(str::trim);
-    accepted.any(|kind| kind == "*/*" || kinds.contains(&kind))
+    let is_meant = |kind: &str| {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        kind == "*/*" || kinds.iter().any(|known| kind.eq_ignore_ascii_case(known))
+    };
+    !head.has("accept") || head.lines("accept").any(|line| line.split(',').any(is_meant))
 }

@@ -91,7 +91,7 @@ impl Asked {
         let tell = |state: &Json| {
             line.say(notification(method::TASK_CHANGED, &self.tagged(state)));
         };
-        let mut telling: FuturesUnordered<_> = tasks.into_iter().map(|task| task.tell(tell)).collect();
+        let mut telling: FuturesUnordered<_> = tasks.into_iter().map(|task| task.tell(desk, tell)).collect();
         let stopped = desk.until_stopping();
         tokio::pin!(stopped);
         loop {

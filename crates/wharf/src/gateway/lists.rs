@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use indexmap::IndexMap;
 
@@ -109,7 +110,8 @@ impl Lists {
 fn build(snapshot: &Snapshot, view: View, strays: &Strays) -> Vec<Json> {
     let is_shown = |tool: &Tool| (view.apps || !tool.app_only) && (!view.headers || tool.headers.is_ok());
     let shown: Vec<&Route> = snapshot.tools().iter().filter(|route| is_shown(&route.tool)).collect();
-    pages("tools", &shown, |route| {
+    let ttl = snapshot.ttl(shown.iter().copied());
+    pages("tools", &shown, ttl, |route| {
         let (tool, names) = (&route.tool, (route.tool.name.as_str(), &*route.public));
         let own = match tool.interfaces.is_empty() {
             true => None,
@@ -130,12 +132,13 @@ fn is_of_objects(schema: &Json) -> bool {
 }
 
 /// A list cut into pages; at least one.
-pub(super) fn paged(key: &'static str, items: &[Json]) -> Vec<Json> {
-    pages(key, items, Json::clone)
+pub(super) fn paged(key: &'static str, items: &[Json], ttl: Option<Duration>) -> Vec<Json> {
+    pages(key, items, ttl, Json::clone)
 }
 
-/// The same, of items that are made one at a time: a list may be long, and it is not needed twice.
-fn pages<T>(key: &'static str, items: &[T], make: impl Fn(&T) -> Json) -> Vec<Json> {
+/// The same, of items that are made one at a time: a list may be long, and it is not needed twice. Each page says how long
+/// it may be kept, where a server does that something on the list is of.
+fn pages<T>(key: &'static str, items: &[T], ttl: Option<Duration>, make: impl Fn(&T) -> Json) -> Vec<Json> {
     let mut chunks: Vec<&[T]> = items.chunks(PAGE).collect();
     if chunks.is_empty() {
         chunks.push(&[]);
@@ -156,7 +159,13 @@ fn pages<T>(key: &'static str, items: &[T], make: impl Fn(&T) -> Json) -> Vec<Js
             page.text("nextCursor", &format!("p{}.{list:016x}", number + 1));
         }
     }
-    pages.into_iter().map(|page| page.into_json().with_outline()).collect()
+    let kept = |mut page: Members| {
+        if let Some(ttl) = ttl {
+            page.number("ttlMs", u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        }
+        page.into_json().with_outline()
+    };
+    pages.into_iter().map(kept).collect()
 }
 
 /// The page that is asked for.

@@ -1,7 +1,7 @@
 //! Where an address of a resource names its server, whatever else the server says with that address does too.
 //!
-//! In: a tool's definition or a server's result. Out: the same, with the addresses that lead to another server marked; all
-//! else is the bytes it was. Nothing of a server is looked through whose addresses are all its own.
+//! In: a tool's definition, a server's result or the state of a task. Out: the same, with the addresses that lead to another
+//! server marked; all else is the bytes it was. Nothing of a server is looked through whose addresses are all its own.
 
 use indexmap::IndexMap;
 
@@ -27,10 +27,22 @@ impl Desk {
 
     /// A result of a server, whose links and embedded resources lead back to that server.
     pub(super) async fn led_back(&self, scope: &Session, server: &ServerName, result: Json) -> Json {
+        self.with_marks(scope, server, &result).await.unwrap_or(result)
+    }
+
+    /// The same for the state of a task, which has the result of its call in it once that is over.
+    pub(super) async fn task_led_back(&self, scope: &Session, server: &ServerName, state: Json) -> Json {
+        let Some(result) = state.member("result") else { return state };
+        let led = self.with_marks(scope, server, &result).await;
+        led.and_then(|led| replaced(&state, "result", |_| Some(led))).unwrap_or(state)
+    }
+
+    /// `None` if there is nothing to mark.
+    async fn with_marks(&self, scope: &Session, server: &ServerName, result: &Json) -> Option<Json> {
         if !self.offers.has_marks() {
-            return result;
+            return None;
         }
-        let Some(marks) = Box::pin(self.offers.marks_of(scope, server)).await else { return result };
+        let marks = Box::pin(self.offers.marks_of(scope, server)).await?;
         let mark = |uri: &Json| {
             let uri = uri.text()?;
             marks.is_marked(&uri).then(|| Json::of(&addresses::marked(server, &uri)))
@@ -40,8 +52,8 @@ impl Desk {
             None => replaced(part, "uri", mark),
         };
         let said = |message: &Json| replaced(message, "content", part);
-        let led = replaced(&result, "content", |parts| each(parts, part));
-        led.or_else(|| replaced(&result, "messages", |messages| each(messages, said))).unwrap_or(result)
+        let led = replaced(result, "content", |parts| each(parts, part));
+        led.or_else(|| replaced(result, "messages", |messages| each(messages, said)))
     }
 }
 

@@ -41,10 +41,17 @@ pub(super) struct Asked {
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// How long a list may be kept by whoever got it.
-const LIST_TTL_MS: u64 = 5_000;
-/// Whatever a server says.
-const LONGEST_TTL_MS: u64 = 60 * 60 * 1000;
+/// How long an answer may be kept by whoever got it, in milliseconds.
+#[derive(Clone, Copy)]
+struct Ttl {
+    /// If no server says it.
+    unsaid: u64,
+    /// Whatever a server says.
+    most: u64,
+}
+
+const LIST: Ttl = Ttl { unsaid: 5_000, most: 5_000 };
+const READ: Ttl = Ttl { unsaid: 0, most: 60 * 60 * 1000 };
 
 impl Asked {
     pub(super) fn new(id: Json, method: String, params: Option<Json>, habit: &mut Habit) -> Self {
@@ -138,7 +145,7 @@ impl Asked {
 
     /// The answer with a result in the words of this era: what kind of result it is, who gave it, and how long it may be
     /// kept. What a server says of itself is between it and us.
-    fn dressed(&self, result: &Json, desk: &Desk, ttl: Option<u64>) -> Pieces {
+    fn dressed(&self, result: &Json, desk: &Desk, ttl: Option<Ttl>) -> Pieces {
         if !result.is_object() {
             return response_result(&self.id, result).into();
         }
@@ -184,13 +191,13 @@ impl Asked {
         mirrored: Option<&Mirrored>,
     ) -> Result<Pieces, RpcError> {
         let ttl = match self.method.as_str() {
-            method::RESOURCES_READ => Some(0),
-            name => name.ends_with("/list").then_some(LIST_TTL_MS),
+            method::RESOURCES_READ => Some(READ),
+            name => name.ends_with("/list").then_some(LIST),
         };
         let result = match self.method.as_str() {
             method::DISCOVER => {
                 let discovered = Box::pin(discovered(desk, &self.scope(desk, caller)?)).await;
-                return Ok(self.dressed(&discovered, desk, Some(LIST_TTL_MS)));
+                return Ok(self.dressed(&discovered, desk, Some(LIST)));
             }
             method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ => {
                 self.errand(desk, caller, line, mirrored).await?
@@ -418,12 +425,12 @@ async fn discovered(desk: &Desk, scope: &Session) -> Json {
 }
 
 /// What comes after the members of a result.
-fn closing(desk: &Desk, ttl: Option<u64>, theirs: Option<Json>, told: Option<Json>) -> Members {
+fn closing(desk: &Desk, ttl: Option<Ttl>, theirs: Option<Json>, told: Option<Json>) -> Members {
     let (mut last, mut own) = (Members::default(), Members::default());
     if let Some(ttl) = ttl {
         // What is kept is each caller's own, whatever its server says: it knows only us, and we may be many.
-        let ttl = theirs.and_then(|theirs| theirs.to::<u64>().ok()).unwrap_or(ttl);
-        last.number("ttlMs", ttl.min(LONGEST_TTL_MS)).text("cacheScope", "private");
+        let theirs = theirs.and_then(|theirs| theirs.to::<u64>().ok()).unwrap_or(ttl.unsaid);
+        last.number("ttlMs", theirs.min(ttl.most)).text("cacheScope", "private");
     }
     if let Some(told) = told {
         own.append_without(&told, &[meta::SERVER_INFO]);

@@ -72,8 +72,12 @@ struct Kept {
     changes: u64,
 }
 
-/// What one server offers: the name or address of each, and its definition.
-type Share = (ServerName, Vec<(String, Json)>);
+/// What the servers offer: the name or address of each, and its definition.
+struct Shares {
+    all: Vec<(ServerName, Vec<(String, Json)>)>,
+    /// The least time for which one of them, that offers anything, lets it be kept.
+    ttl: Option<Duration>,
+}
 
 /// How long a route is followed without looking again. A server that tells of changes is looked at when it does.
 const ROUTES_LAST: Duration = Duration::from_secs(60);
@@ -244,20 +248,22 @@ impl Marks {
 }
 
 /// What each server offers. One that could not be asked is left out.
-fn shares<T>(found: Everywhere<T>, parts: impl Fn(T) -> (String, Json)) -> Vec<Share> {
+fn shares<T>(found: Everywhere<T>, parts: impl Fn(T) -> (String, Json)) -> Shares {
+    let there = found.offered.iter().filter(|(_, offered)| !offered.items.is_empty());
+    let ttl = there.filter_map(|(_, offered)| offered.ttl).min();
     let of_one = |(server, offered): (ServerName, crate::catalog::Offered<T>)| {
         (server, offered.items.into_iter().map(&parts).collect())
     };
-    found.offered.into_iter().map(of_one).collect()
+    Shares { all: found.offered.into_iter().map(of_one).collect(), ttl }
 }
 
 /// Prompts under public names.
-fn named(scope: &Session, shares: Vec<Share>) -> Merged {
+fn named(scope: &Session, shares: Shares) -> Merged {
     let prefixes: HashMap<ServerName, Option<String>> =
         scope.servers().iter().map(|config| (config.name.clone(), config.tool_prefix.clone())).collect();
-    let servers = shares.iter().map(|(server, _)| server.clone()).collect();
+    let servers = shares.all.iter().map(|(server, _)| server.clone()).collect();
     let mut all: Vec<(ServerName, ToolName, Json)> = Vec::new();
-    for (server, items) in shares {
+    for (server, items) in shares.all {
         for (name, raw) in items {
             // What could never be shown or sent has no name here either.
             if let Ok(name) = ToolName::parse(&name) {
@@ -276,15 +282,15 @@ fn named(scope: &Session, shares: Vec<Share>) -> Merged {
             routes.insert(public, Place { server, own: own.as_str().to_owned(), marked: false });
         }
     }
-    Merged { pages: lists::paged("prompts", &items), routes, servers, marked: HashSet::new() }
+    Merged { pages: lists::paged("prompts", &items, shares.ttl), routes, servers, marked: HashSet::new() }
 }
 
 /// Resources or templates under addresses: their own, or where another has it, one that names the server.
-fn addressed(shares: Vec<Share>, list: &'static str, key: &'static str) -> Merged {
-    let servers = shares.iter().map(|(server, _)| server.clone()).collect();
+fn addressed(shares: Shares, list: &'static str, key: &'static str) -> Merged {
+    let servers = shares.all.iter().map(|(server, _)| server.clone()).collect();
     let (mut taken, mut names) = (HashSet::new(), HashSet::new());
     let (mut items, mut routes) = (Vec::new(), indexmap::IndexMap::new());
-    for (server, offered) in shares {
+    for (server, offered) in shares.all {
         for (own, raw) in offered {
             let marked = addresses::is_marked(&own) || !taken.insert(own.clone());
             let public = if marked { addresses::marked(&server, &own) } else { own.clone() };
@@ -295,7 +301,7 @@ fn addressed(shares: Vec<Share>, list: &'static str, key: &'static str) -> Merge
             routes.insert(public, Place { server: server.clone(), own, marked });
         }
     }
-    Merged { pages: lists::paged(list, &items), routes, servers, marked: names }
+    Merged { pages: lists::paged(list, &items, shares.ttl), routes, servers, marked: names }
 }
 
 /// Where an address leads that names its server.

@@ -28,7 +28,7 @@ pub(super) fn preflight(head: &Head, settings: &Settings) -> Option<Reply> {
         return None;
     }
     let mut headers = HEADERS.to_owned();
-    let asked = head.one("access-control-request-headers").unwrap_or_default().split(',').map(str::trim);
+    let asked = head.lines("access-control-request-headers").flat_map(|line| line.split(',')).map(str::trim);
     for param in asked.filter(|name| is_param(name)).take(PARAMS) {
         headers.push_str(", ");
         headers.push_str(&param.to_ascii_lowercase());

@@ -51,7 +51,7 @@ impl Desk {
         sent.append_without(&passed(params).to_json(), &["taskId"]).text("taskId", &own);
         let about = (Part::Tasks, method, Some(own.as_str()));
         let answer = forward(self, scope, &server, about, (&sent, visit)).await?.map_err(told)?;
-        Ok(renamed(&answer, &public))
+        Ok(renamed(&self.task_led_back(scope, &server, answer).await, &public))
     }
 
     /// Watches a task for its caller; another's is not found. When this returns, its server has agreed.
@@ -73,13 +73,15 @@ impl Desk {
 // === impl Watched ===
 
 impl Watched {
-    /// Tells of each state, under the id that the caller knows, as long as there are any to come.
-    pub(super) async fn tell(mut self, say: impl Fn(&Json)) {
+    /// Tells of each state, under the id that the caller knows, as long as there are any to come. It says what it says to
+    /// whoever asks.
+    pub(super) async fn tell(mut self, desk: &Desk, say: impl Fn(&Json)) {
         while let Some(state) = self.watch.next().await {
             // It was given when it was asked for.
             if !self.scope.may_use(&self.server, None) {
                 return;
             }
+            let state = desk.task_led_back(&self.scope, &self.server, state).await;
             say(&renamed(&state, &self.public));
         }
     }

@@ -12,8 +12,8 @@ use futures_util::StreamExt;
 use super::looks::{Awaited, Looks, PATIENCE, Sought, UnderWay};
 use super::peer::HostPeer;
 use super::scope::Scope;
-use super::server::{Seen, Server};
-use super::shelf::Shelf;
+use super::server::{Seen, Server, belief};
+use super::shelf::{Dated, Shelf};
 use super::{Everywhere, Host, Listing, STARTING};
 use crate::catalog::{self, ListKind, Offered};
 use crate::connect::Connection;
@@ -56,6 +56,8 @@ enum Last<V> {
 /// A list that has a last state.
 trait Remembered: Sought {
     fn last(server: &Server) -> Last<Self>;
+    /// Whether the time is over for which it is believed.
+    fn has_run_out(server: &Server, connection: &Connection) -> bool;
 }
 
 /// What became of one server: as its scope sees it, its list, and why that is not as new as it should be.
@@ -169,17 +171,22 @@ impl Host {
             Last::Unknown => None,
         };
         let settled = self.scope.is_settled(server);
-        if server.live().is_none() {
-            self.compare_later::<V>(server);
-            if let Some(trouble) = out_of_reach(server, last.is_some()) {
-                return Known::Told(last, Some(trouble));
-            }
-            if last.is_some() && settled {
-                return Known::Told(last, None);
-            }
+        let Some(connection) = server.live() else { return self.out_of_touch(server, last, settled) };
+        match last {
+            // However many want a list that must be asked for again, there is one look, and nobody waits for it anew.
+            Some(last) if settled && !V::has_run_out(server, &connection) => Known::Older(last),
+            last => Known::Sought(self.scope.seek(server), last),
+        }
+    }
+
+    /// The same where the server is not connected.
+    fn out_of_touch<V: Remembered>(&self, server: &Arc<Server>, last: Option<V>, settled: bool) -> Known<V> {
+        self.compare_later::<V>(server);
+        if let Some(trouble) = out_of_reach(server, last.is_some()) {
+            return Known::Told(last, Some(trouble));
         }
         match last {
-            Some(last) if settled => Known::Older(last),
+            Some(last) if settled => Known::Told(Some(last), None),
             last => Known::Sought(self.scope.seek(server), last),
         }
     }
@@ -219,11 +226,11 @@ pub(super) fn shown<T: Listed>(server: &Server, list: Offered<T>) -> Offered<T> 
     server.shown_list(T::KIND, list, T::parts, T::read)
 }
 
-/// Asks for a list, or gives it from memory where the server promised to tell of changes.
+/// Asks for a list, or gives it from memory where that is believed.
 async fn look<T: Listed>(server: &Server, peer: &HostPeer) -> Result<Offered<T>> {
     let _held = server.hold()?;
     let connection = server.connection().await?;
-    let lasts = connection.info().offers_flag(T::KIND.capability(), "listChanged");
+    let belief = belief(&connection, T::KIND);
     let connected = &connection;
     let ask = |told: bool| async move {
         let list = T::fetch(connected, server.config.timeout).await?;
@@ -231,13 +238,13 @@ async fn look<T: Listed>(server: &Server, peer: &HostPeer) -> Result<Offered<T>>
             let parts = list.items.iter().map(T::parts);
             parts.map(|(name, raw)| (name.to_owned(), raw.clone())).collect()
         });
-        if let (Some(_), Some(last)) = (&server.view, T::shelf(server).last()) {
+        if let (true, Some(last)) = (server.compares_itself(), T::shelf(server).last()) {
             differs = !last.items.iter().map(T::parts).eq(list.items.iter().map(T::parts));
         }
         server.tell((differs && !told).then_some(peer), T::KIND);
         Ok(list)
     };
-    server.note(T::shelf(server).look(&connection, Some(peer), lasts, ask).await)
+    server.note(T::shelf(server).look(&connection, Some(peer), belief, ask).await)
 }
 
 /// Why a server that is not connected is not asked.
@@ -290,6 +297,10 @@ impl Remembered for Seen {
     fn last(server: &Server) -> Last<Self> {
         server.last_tools().map_or(Last::Unknown, Last::Seen)
     }
+
+    fn has_run_out(server: &Server, connection: &Connection) -> bool {
+        server.tools.has_run_out(connection, belief(connection, Self::KIND))
+    }
 }
 
 impl<T: Listed> Sought for Offered<T> {
@@ -326,7 +337,17 @@ impl<T: Listed> Remembered for Offered<T> {
         }
         let Some(list) = pinned.lists.get(&T::KIND) else { return Last::Unknown };
         let items = list.iter().filter_map(|d| T::read(d.raw.clone()).ok()).collect();
-        Last::Seen(T::shelf(server).recall(Self { items, rejected: Vec::new() }))
+        Last::Seen(T::shelf(server).recall(Self { items, rejected: Vec::new(), ttl: None }))
+    }
+
+    fn has_run_out(server: &Server, connection: &Connection) -> bool {
+        T::shelf(server).has_run_out(connection, belief(connection, T::KIND))
+    }
+}
+
+impl<T> Dated for Offered<T> {
+    fn ttl(&self) -> Option<Duration> {
+        self.ttl
     }
 }
 

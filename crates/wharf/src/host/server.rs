@@ -1,6 +1,6 @@
 //! One server of the host: its place, and what it was last seen to offer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::lanes::{Hold, Lane};
 use super::peer::HostPeer;
 use super::pins::Pins;
 use super::scope::gone;
-use super::shelf::Shelf;
+use super::shelf::{Belief, Dated, Shelf};
 use super::shown::Shown;
 use crate::catalog::{Catalog, CatalogStore, Definitions, ListKind, Offered, Rejected};
 use crate::config::{Connect, ServerConfig, Transport};
@@ -84,6 +84,10 @@ pub(super) struct Seen {
 /// For how long a server that failed, and of which nothing is known, is not started again just to be listed. Nor is one
 /// looked at more often of which something is known from an earlier run.
 const LEFT_ALONE: Duration = Duration::from_secs(30);
+
+/// A server that neither tells of changes nor says how long its tools may be kept is asked for them again at the first list
+/// after this time.
+const TOOLS_LAST: Duration = Duration::from_secs(5 * 60);
 
 /// A server that is held to what was accepted is asked for its tools again at the first use after this time.
 const LOCKED_LOOK: Duration = Duration::from_secs(60);
@@ -178,7 +182,7 @@ impl Server {
     }
 
     /// What the server offers now, and what of it cannot be used. It is asked again only if it told the peer that
-    /// something changed, or if it was connected anew.
+    /// something changed, if it was connected anew, or if what it said before is not believed any more.
     pub(super) async fn look(&self, peer: Option<&HostPeer>) -> Result<Seen> {
         let _held = self.hold()?;
         let connection = self.connection().await?;
@@ -187,28 +191,41 @@ impl Server {
             let catalog = Catalog::fetch(connected, self.config.timeout).await?;
             let list = || catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect();
             let mut differs = self.keep(connected, ListKind::Tools, list);
-            for rejected in &catalog.rejected {
-                self.tell_unsendable(rejected);
-                self.trail.record(|| Fact {
-                    tool: Some(Named::Raw(rejected.name.clone())),
-                    ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)
-                });
-            }
-            let mut seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected);
+            self.record_rejected(&catalog.rejected);
+            let mut seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected, catalog.ttl);
             // What is the same is not kept twice: others still hold what was known before.
             if let Some(last) =
                 self.tools.last().filter(|l| l.offered.fingerprint == seen.offered.fingerprint)
             {
                 seen.offered.tools = last.offered.tools;
             }
-            if let (Some(_), Some(last)) = (&self.view, self.tools.last()) {
+            if let (true, Some(last)) = (self.compares_itself(), self.tools.last()) {
                 differs = last.offered.fingerprint != seen.offered.fingerprint;
             }
             self.tell(peer.filter(|_| differs && !told), ListKind::Tools);
             Ok(seen)
         };
-        let lasts = !self.is_doubtful(self.is_locked());
-        self.note(self.tools.look(&connection, peer, lasts, ask).await).map(|seen| self.shown(seen))
+        let belief = match self.is_doubtful(self.is_locked()) {
+            true => Belief::Never,
+            false => belief(&connection, ListKind::Tools),
+        };
+        self.note(self.tools.look(&connection, peer, belief, ask).await).map(|seen| self.shown(seen))
+    }
+
+    /// Puts on record which tools cannot be used; once, however often the server is asked.
+    fn record_rejected(&self, all: &[Rejected]) {
+        let last = self.tools.last();
+        let known = last.iter().flat_map(|last| last.rejected.iter());
+        let known: HashSet<_> = known.map(|known| (known.name.raw(), &*known.reason)).collect();
+        for rejected in all {
+            self.tell_unsendable(rejected);
+            if !known.contains(&(rejected.name.raw(), &*rejected.reason)) {
+                self.trail.record(|| Fact {
+                    tool: Some(Named::Raw(rejected.name.clone())),
+                    ..Fact::new(Kind::Reject).of(&self.config.name).because(&rejected.reason)
+                });
+            }
+        }
     }
 
     /// The tools as they were last seen, in this run or an earlier one. Nobody is asked.
@@ -219,7 +236,7 @@ impl Server {
         let pinned = self.recalled()?;
         let tools = pinned.lists.get(&ListKind::Tools)?.iter();
         let tools: Arc<[_]> = tools.filter_map(|d| Tool::read(d.raw.clone()).ok().map(Arc::new)).collect();
-        Some(self.shown(self.tools.recall(self.seen(tools, Vec::new()))))
+        Some(self.shown(self.tools.recall(self.seen(tools, Vec::new(), None))))
     }
 
     /// What an earlier run saw; nothing of a server that only a person may connect.
@@ -274,6 +291,11 @@ impl Server {
             Some(view) if view.lane.is_spent(connection) => pins.differs(kind, &list),
             _ => pins.keep(connection.info(), kind, list),
         }
+    }
+
+    /// Whether a new list is another one by what was last seen in this run: nobody else knows what was shown.
+    pub(super) fn compares_itself(&self) -> bool {
+        self.view.is_some() || self.pins.is_none()
     }
 
     /// Tells a peer that a list is another one.
@@ -343,9 +365,14 @@ impl Server {
         self.templates.adopt(&before.templates, |list| list);
     }
 
-    pub(super) fn seen(&self, tools: Arc<[Arc<Tool>]>, rejected: Vec<Rejected>) -> Seen {
+    pub(super) fn seen(
+        &self,
+        tools: Arc<[Arc<Tool>]>,
+        rejected: Vec<Rejected>,
+        ttl: Option<Duration>,
+    ) -> Seen {
         let fingerprint = fingerprint(&tools);
-        let offered = ServerTools { config: Arc::clone(&self.config), tools, fingerprint };
+        let offered = ServerTools { config: Arc::clone(&self.config), tools, fingerprint, ttl };
         Seen { offered, rejected: rejected.into() }
     }
 
@@ -374,6 +401,22 @@ impl Seen {
             Some(denied) => denied.clone(),
             None => gone(route),
         })
+    }
+}
+
+/// How long a list is believed that came over this connection. Other lists than that of the tools are asked for each time
+/// where the server promises nothing of them.
+pub(super) fn belief(connection: &Connection, kind: ListKind) -> Belief {
+    match kind {
+        _ if connection.info().offers_flag(kind.capability(), "listChanged") => Belief::UntilTold,
+        ListKind::Tools => Belief::For(TOOLS_LAST),
+        _ => Belief::For(Duration::ZERO),
+    }
+}
+
+impl Dated for Seen {
+    fn ttl(&self) -> Option<Duration> {
+        self.offered.ttl
     }
 }
 

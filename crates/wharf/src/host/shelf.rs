@@ -1,10 +1,11 @@
 //! A list of a server, kept as long as it is true.
 //!
 //! In: a connection, and a way to ask. Out: the list, asked for once however many want it, and again only over another
-//! connection or when the server said that it changed. What was seen last stays when the server is gone.
+//! connection, when the server said that it changed, or when it is not believed any more. What was seen last stays when the
+//! server is gone.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -25,6 +26,24 @@ pub(super) struct Shelf<V> {
     over: AtomicU64,
     /// Held while the server is asked.
     asking: Mutex<()>,
+    /// When the server was last asked in vain.
+    failed: std::sync::Mutex<Option<Instant>>,
+}
+
+/// A list that may say for how long it can be kept.
+pub(super) trait Dated {
+    fn ttl(&self) -> Option<Duration>;
+}
+
+/// How long a list is believed while the connection is there that it came over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belief {
+    /// Until the server says otherwise, as it promised.
+    UntilTold,
+    /// For as long as the list itself says; if it does not, for so long.
+    For(Duration),
+    /// Not at all.
+    Never,
 }
 
 /// What was seen, and over which connection; over none if it was only told by the store.
@@ -42,11 +61,28 @@ struct Change<'a> {
     open: bool,
 }
 
+/// Lists that may not be kept at all are, for so long: a server is not asked once for everybody who wants to see its list.
+/// Nor is one that failed asked again sooner.
+const PAUSE: Duration = Duration::from_secs(5);
+
+// === impl Belief ===
+
+impl Belief {
+    fn term(self, list: &impl Dated) -> Duration {
+        match self {
+            Self::UntilTold => Duration::MAX,
+            Self::For(unsaid) => list.ttl().map_or(unsaid, |ttl| ttl.max(PAUSE)),
+            Self::Never => Duration::ZERO,
+        }
+    }
+}
+
 // === impl Shelf ===
 
-impl<V: Clone> Shelf<V> {
+impl<V: Clone + Dated> Shelf<V> {
     pub(super) fn new(kind: ListKind) -> Self {
-        Self { kind, seen: ArcSwapOption::empty(), over: AtomicU64::new(0), asking: Mutex::default() }
+        let (asking, failed) = (Mutex::default(), std::sync::Mutex::default());
+        Self { kind, seen: ArcSwapOption::empty(), over: AtomicU64::new(0), asking, failed }
     }
 
     /// What was seen last, if anything was.
@@ -62,6 +98,22 @@ impl<V: Clone> Shelf<V> {
     /// Whether what was seen last was seen longer ago than that.
     pub(super) fn is_older_than(&self, time: Duration) -> bool {
         self.seen.load().as_ref().is_none_or(|seen| seen.at.elapsed() > time)
+    }
+
+    /// Whether the time is over for which what was seen over this connection is believed. A list that is not believed for
+    /// any time has none.
+    pub(super) fn has_run_out(&self, connection: &Connection, belief: Belief) -> bool {
+        let seen = self.seen.load();
+        let Some(seen) = seen.as_ref().filter(|seen| seen.connection == Some(connection.number())) else {
+            return false;
+        };
+        !belief.term(&seen.list).is_zero() && !self.is_believed(seen, belief)
+    }
+
+    fn is_believed(&self, seen: &Seen<V>, belief: Belief) -> bool {
+        let term = belief.term(&seen.list);
+        let failed = *self.failed();
+        seen.at.elapsed() < term || failed.is_some_and(|failed| failed.elapsed() < term.min(PAUSE))
     }
 
     /// Whether what was seen last was only told by the store: nobody has asked the server in this run.
@@ -84,32 +136,35 @@ impl<V: Clone> Shelf<V> {
         }
     }
 
-    /// The list as it is now. `lasts` says whether it stays true until the server says otherwise. `ask` is told whether
-    /// the server said so.
+    /// The list as it is now. `ask` is told whether the server said that it is another.
     pub(super) async fn look<F: Future<Output = Result<V>>>(
         &self,
         connection: &Connection,
         peer: Option<&HostPeer>,
-        lasts: bool,
+        belief: Belief,
         ask: impl FnOnce(bool) -> F,
     ) -> Result<V> {
         let _asked_once = self.asking.lock().await;
         let server = connection.server();
         let changed = peer.is_some_and(|peer| peer.take_changed(server, self.kind));
         if !changed
-            && lasts
             && let Some(seen) = &*self.seen.load()
             && seen.connection == Some(connection.number())
+            && self.is_believed(seen, belief)
         {
             return Ok(seen.list.clone());
         }
         let mut change = peer.map(|peer| Change { peer, server, kind: self.kind, open: changed });
-        let list = ask(changed).await?;
+        let list = ask(changed).await.inspect_err(|_| *self.failed() = Some(Instant::now()))?;
         if let Some(change) = &mut change {
             change.open = false;
         }
         self.put(Seen { connection: Some(connection.number()), at: Instant::now(), list: list.clone() });
         Ok(list)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, seen: Seen<V>) {

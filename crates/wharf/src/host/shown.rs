@@ -28,6 +28,8 @@ pub(super) struct Shown {
 struct Last {
     under: Arc<Policy>,
     of: Arc<[Arc<Tool>]>,
+    /// What the server said besides that cannot be used. It is another each time that the server is asked.
+    besides: Arc<[Rejected]>,
     shown: Seen,
 }
 
@@ -62,11 +64,13 @@ impl Server {
         if let Some(last) = &*last
             && Arc::ptr_eq(&last.under, &policy)
             && Arc::ptr_eq(&last.of, &seen.offered.tools)
+            && Arc::ptr_eq(&last.besides, &seen.rejected)
             && Arc::ptr_eq(&last.shown.offered.config, &seen.offered.config)
         {
             return last.shown.clone();
         }
-        let (of, mut rejected) = (Arc::clone(&seen.offered.tools), seen.rejected.to_vec());
+        let (of, besides) = (Arc::clone(&seen.offered.tools), Arc::clone(&seen.rejected));
+        let mut rejected = besides.to_vec();
         let mut tools: Vec<Arc<Tool>> = Vec::with_capacity(of.len());
         for tool in of.iter() {
             let live = || tool.fingerprint().to_owned();
@@ -96,11 +100,11 @@ impl Server {
         } else if tools.len() == of.len()
             && tools.iter().zip(of.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
         {
-            *last = Some(Last { under: policy, of, shown: seen.clone() });
+            *last = Some(Last { under: policy, of, besides, shown: seen.clone() });
             return seen;
         }
-        let shown = self.seen(tools.into(), rejected);
-        *last = Some(Last { under: policy, of, shown: shown.clone() });
+        let shown = self.seen(tools.into(), rejected, seen.offered.ttl);
+        *last = Some(Last { under: policy, of, besides, shown: shown.clone() });
         shown
     }
 

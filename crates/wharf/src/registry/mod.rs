@@ -11,6 +11,7 @@ pub use snapshot::{Route, Skipped, Snapshot, Source};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use indexmap::IndexMap;
@@ -32,6 +33,8 @@ pub struct ServerTools {
     pub tools: Arc<[Arc<Tool>]>,
     /// What the tools were when they were listed; the same fingerprint means the same tools.
     pub fingerprint: [u8; 32],
+    /// How long the server said that this may be kept, if it said so.
+    pub ttl: Option<Duration>,
 }
 
 /// The scope that a private tool belongs to.
@@ -131,8 +134,7 @@ impl Registry {
         self.names
     }
 
-    /// Puts what a server offers in the place of what it offered before. With the same configuration and fingerprint
-    /// nothing changes.
+    /// Puts what a server offers in the place of what it offered before. Where it is the same nothing changes.
     pub fn replace(&self, offered: ServerTools) -> Arc<Snapshot> {
         self.replace_all([offered])
     }
@@ -144,8 +146,7 @@ impl Registry {
         for offered in all {
             let key = (Source::Mcp, offered.config.name.clone());
             if let Some(Some(Offer::Server(known))) = offers.get(&key)
-                && Arc::ptr_eq(&known.config, &offered.config)
-                && known.fingerprint == offered.fingerprint
+                && known.is_same(&offered)
             {
                 continue;
             }
@@ -185,9 +186,7 @@ impl Registry {
         let key = (Source::Mcp, offered.config.name.clone());
         match offers.get(&key) {
             Some(Some(Offer::Server(_))) => {}
-            Some(Some(Offer::View(known)))
-                if Arc::ptr_eq(&known.config, &offered.config)
-                    && known.fingerprint == offered.fingerprint => {}
+            Some(Some(Offer::View(known))) if known.is_same(&offered) => {}
             _ => {
                 offers.insert(key, Some(Offer::View(offered)));
                 return self.rebuild(&offers);
@@ -295,6 +294,15 @@ impl Registry {
     fn lock(&self) -> MutexGuard<'_, IndexMap<Key, Option<Offer>>> {
         // A map of values that are replaced whole cannot be left half written by a panic.
         self.offers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl ServerTools ===
+
+impl ServerTools {
+    fn is_same(&self, other: &Self) -> bool {
+        let config = Arc::ptr_eq(&self.config, &other.config);
+        config && self.fingerprint == other.fingerprint && self.ttl == other.ttl
     }
 }
 

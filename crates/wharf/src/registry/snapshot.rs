@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::names::{Claimant, is_reserved};
 use super::{NameRules, Offer, Owner, RESERVED_PREFIX, ServerTools, TOOLS_MAX};
@@ -20,6 +21,8 @@ pub struct Snapshot {
     by_server: Places<ServerName, Places<ToolName, usize>>,
     by_set: Places<ServerName, Places<ToolName, usize>>,
     skipped: Vec<Skipped>,
+    /// How long the servers that said so let their tools be kept.
+    ttls: HashMap<ServerName, Duration>,
     /// Made when somebody asks.
     interfaces: OnceLock<Vec<(ServerName, String)>>,
 }
@@ -137,6 +140,7 @@ impl Snapshot {
     ) {
         let config = &*offered.config;
         let (server, prefix) = (&config.name, config.tool_prefix.as_deref());
+        self.ttls.extend(offered.ttl.map(|ttl| (server.clone(), ttl)));
         if offered.tools.len() > TOOLS_MAX {
             let reason =
                 format!("it offers {} tools; only the first {TOOLS_MAX} are taken", offered.tools.len());
@@ -201,6 +205,12 @@ impl Snapshot {
             });
             named.collect::<indexmap::IndexSet<_>>().into_iter().collect()
         })
+    }
+
+    /// How long a list with these tools may be kept: the least that one of their servers said, if any did.
+    pub(crate) fn ttl<'a>(&self, tools: impl IntoIterator<Item = &'a Route>) -> Option<Duration> {
+        let of_servers = tools.into_iter().filter(|route| route.source == Source::Mcp);
+        of_servers.filter_map(|route| self.ttls.get(&route.server)).min().copied()
     }
 
     /// What was offered and cannot be called, and why. Tools that the configuration hides are not among them.

@@ -12,6 +12,7 @@ mod ask;
 mod audit;
 mod audit_tampering;
 mod ask_rules;
+mod asked_again;
 mod calls;
 mod catalog;
 mod codegen;

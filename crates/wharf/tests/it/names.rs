@@ -30,6 +30,7 @@ fn offer(config: ServerConfig, tools: &[&str]) -> ServerTools {
         config: Arc::new(config),
         tools: tools.iter().map(|t| tool(t)).collect(),
         fingerprint: [0; 32],
+        ttl: None,
     }
 }
 
@@ -213,6 +214,7 @@ fn nam_09_the_configured_name_is_the_identity() {
         config: Arc::new(config("pretender")),
         tools: [pretender].into(),
         fingerprint: [1; 32],
+        ttl: None,
     };
     let snapshot = snapshot(NameRules::default(), vec![offer(config("github"), &["search"]), offered]);
     assert_eq!(snapshot.route("github_search").unwrap().server.as_str(), "github");

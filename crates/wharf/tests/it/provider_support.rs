@@ -18,7 +18,7 @@ pub(crate) fn snapshot(server: &str, tools: Vec<Value>) -> Arc<Snapshot> {
     let name = ServerName::parse(server).unwrap();
     let config = Arc::new(ServerConfig::stdio(name, "true", Vec::<String>::new()));
     let tools = tools.into_iter().map(|tool| Arc::new(Tool::read(Json::from(tool)).unwrap())).collect();
-    registry.replace(ServerTools { config, tools, fingerprint: [0; 32] })
+    registry.replace(ServerTools { config, tools, fingerprint: [0; 32], ttl: None })
 }
 
 pub(crate) fn tool(name: &str, schema: Value) -> Value {

@@ -243,8 +243,13 @@ impl Head {
 
     /// Whether a list in a field has this word.
     pub(in crate::gateway) fn lists(&self, name: &str, word: &str) -> bool {
-        let first = which(name.as_bytes()).and_then(|which| self.usual[which]);
-        first.into_iter().chain(self.others(name)).any(|value| has_word(self.slice(value), word))
+        self.all(name).any(|value| has_word(self.slice(value), word))
+    }
+
+    /// Every line of a field that is a list: several of them mean the same as one with commas between. What is not text
+    /// is left out.
+    pub(in crate::gateway) fn lines(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.all(name).filter_map(|value| self.text(value))
     }
 
     /// The fields whose names begin like this, which none of the usual ones does: the rest of their names, and their
@@ -260,6 +265,12 @@ impl Head {
 
     fn once(&self, which: usize) -> Option<Span> {
         self.usual[which].filter(|_| self.repeated & (1 << which) == 0)
+    }
+
+    /// A field as often as it stands there.
+    fn all(&self, name: &str) -> impl Iterator<Item = Span> {
+        let first = which(name.as_bytes()).and_then(|which| self.usual[which]);
+        first.into_iter().chain(self.others(name))
     }
 
     fn others(&self, name: &str) -> impl Iterator<Item = Span> {

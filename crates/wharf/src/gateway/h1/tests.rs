@@ -133,6 +133,7 @@ fn a_usual_field_is_found_however_it_is_written_and_counted_as_often_as_it_stand
             let head = whole(&format!("{name}: a\r\n{written}: b\r\n"));
             assert_eq!((head.one(name), head.has(name)), (None, true), "{name}");
             assert!(head.lists(name, "a") && head.lists(name, "b") && !head.lists(name, "c"), "{name}");
+            assert_eq!(head.lines(name).collect::<Vec<_>>(), ["a", "b"], "{name}");
         }
         assert_eq!((whole("").one(name), whole("").has(name)), (None, false), "{name}");
     }

@@ -219,3 +219,54 @@ async fn gwy_14_only_the_exact_path_leads_in() {
     assert_eq!(get("/healthz").await, StatusCode::OK);
     assert_eq!(get("/mcp").await, StatusCode::BAD_REQUEST, "a session is needed");
 }
+
+#[tokio::test]
+async fn gwy_12_a_list_in_several_lines_is_one_list_and_what_is_no_list_stands_once() {
+    let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
+    let door = open_with(empty().await, |b| b.callers(Callers::default().keys([key]))).await;
+    let (name, right) = (door.name(), format!("Bearer {KEY}"));
+    let body = modern_body("tools/list", json!({})).to_string();
+    let usual = [
+        ("host", name.as_str()),
+        ("authorization", &right),
+        ("content-type", "application/json"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/list"),
+    ];
+    let ask = async |more: &[(&str, &str)]| {
+        let headers: Vec<_> = usual.iter().chain(more).copied().collect();
+        door.send(Method::POST, "/mcp", &headers, body.clone()).await.status
+    };
+    let (json, events) = ("application/json", "text/event-stream");
+    for lines in [
+        vec![json, events],
+        vec![events, "text/html;q=0.5", "Application/JSON; q=0.9"],
+        vec!["text/html", "*/*"],
+        vec!["text/*, text/html", "", "application/*"],
+        vec![json, "a\u{fc}", events],
+    ] {
+        let accept: Vec<_> = lines.iter().map(|line| ("accept", *line)).collect();
+        assert_eq!(ask(&accept).await, StatusCode::OK, "{lines:?}");
+    }
+    // However often something is said, nothing else is meant by it.
+    for lines in
+        [vec![json, json], vec![events, "text/*"], vec!["", ""], vec!["application/json text/event-stream"]]
+    {
+        let accept: Vec<_> = lines.iter().map(|line| ("accept", *line)).collect();
+        assert_eq!(ask(&accept).await, StatusCode::NOT_ACCEPTABLE, "{lines:?}");
+    }
+    let refused = [
+        StatusCode::BAD_REQUEST,
+        StatusCode::UNAUTHORIZED,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        StatusCode::BAD_REQUEST,
+        StatusCode::BAD_REQUEST,
+    ];
+    for (field, refused) in usual.into_iter().zip(refused) {
+        assert_eq!(ask(&[field]).await, refused, "{field:?} is no list, and stands there twice");
+    }
+    let length = body.len().to_string();
+    let lengths = [("content-length", length.as_str()), ("content-length", &length)];
+    assert_ne!(ask(&lengths).await, StatusCode::OK, "nor is a length");
+    assert_eq!(ask(&[]).await, StatusCode::OK);
+}

@@ -328,3 +328,65 @@ async fn l81_where_two_servers_have_one_interface_each_tool_leads_to_its_own() {
         door.host.close().await;
     }
 }
+
+/// A server whose tool becomes a task that is over, and has a result which leads to its own resources.
+fn with_task(own: &str) -> Puppet {
+    let capabilities = json!({"tools": {}, "resources": {}, "extensions": {TASKS: {}}});
+    let task = json!({"resultType": "task", "taskId": "t", "status": "working", "ttlMs": null,
+        "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"});
+    let link = |uri: &str| json!({"type": "resource_link", "uri": uri, "name": own});
+    let embedded = json!({"type": "resource", "resource": {"uri": "ui://app", "text": own}});
+    let content = json!([link("ui://app"), link(&format!("x://{own}")), embedded, {"type": "text", "text": "ui://app"}]);
+    let mut state = task.clone();
+    state["resultType"] = json!("complete");
+    state["status"] = json!("completed");
+    state["result"] = json!({"odd": 1.0, "content": content, "x": 2});
+    // What looks like a link beside the result is none.
+    state["uri"] = json!("ui://app");
+    let said = format!(r#"{{"jsonrpc":"2.0","method":"notifications/tasks","params":{state}}}"#);
+    let resources =
+        json!({"resources": [{"uri": "ui://app", "name": own}, {"uri": format!("x://{own}"), "name": own}]});
+    Puppet::of(Era::Modern)
+        .with(|s| s.capabilities = Some(capabilities))
+        .on("resources/list", [Step::Reply(resources)])
+        .on("resources/templates/list", [Step::Reply(json!({"resourceTemplates": []}))])
+        .on("tool:echo", [Step::Reply(task)])
+        .on("tasks/get", [Step::Reply(state)])
+        .on("subscriptions/listen", [Step::Raw(ACKNOWLEDGED.into()), Step::Raw(said), Step::Hang])
+}
+
+const ACKNOWLEDGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":$ID},"notifications":{"taskIds":["t"]}}}"#;
+
+#[tokio::test]
+async fn l81_the_result_of_a_task_leads_to_its_own_server() {
+    let servers = ["a", "b"].map(|name| puppet(name, &with_task(name)));
+    let door = open(host(servers).await).await;
+    let able = json!({"extensions": {TASKS: {}}});
+    door.modern("resources/list", json!({})).await;
+    for (own, address) in [("a", "ui://app"), ("b", "wharf+b:ui://app")] {
+        let call = json!({"name": format!("{own}_echo"), "arguments": {}});
+        let begun = ask(&door, "", "tools/call", call, able.clone()).await;
+        let id = begun["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+        let state = ask(&door, "", "tasks/get", json!({"taskId": id}), able.clone()).await["result"].clone();
+        let content = &state["result"]["content"];
+        assert_eq!(
+            (&content[0]["uri"], &content[2]["resource"]["uri"]),
+            (&json!(address), &json!(address)),
+            "{state}"
+        );
+        assert_eq!(content[1]["uri"], format!("x://{own}"), "nobody else has it");
+        assert_eq!(
+            (&content[3]["text"], &state["uri"]),
+            (&json!("ui://app"), &json!("ui://app")),
+            "words are words"
+        );
+        assert!(state["result"].to_string().starts_with(r#"{"odd":1.0,"content":[{"#), "{state}");
+        let (_, mut heard) = listen(&door, "", &[&id], able.clone()).await;
+        let told = heard.message().await.1;
+        assert_eq!(told["params"]["result"], state["result"], "it says all that it says when asked: {told}");
+        // What is named there is what is read.
+        let read = door.modern("resources/list", json!({})).await;
+        assert!(read.body.contains(&format!(r#""uri":"{address}","name":"{own}""#)), "{read:?}");
+    }
+    door.host.close().await;
+}

@@ -14,6 +14,7 @@ mod gauges;
 mod goodbyes;
 mod hostile;
 mod jwt;
+mod kept;
 mod lapses;
 mod limits;
 mod matrix;
