@@ -4,13 +4,14 @@
 //! started it; tokio's threads come and go. This one stays for the life of the process.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
 use std::sync::mpsc;
 
+use rustix::pipe::PipeFlags;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -155,21 +156,22 @@ fn spawn_now(
     folder: Option<OwnFolder>,
     other: Option<&Path>,
 ) -> io::Result<Spawned> {
+    let (theirs, stdin) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let guarded = watchdog::guard(theirs.as_fd(), folder.as_ref().map(|f| f.0.as_path()).or(other))?;
     command
-        .stdin(Stdio::piped())
+        .stdin(Stdio::from(theirs))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    let guarded = watchdog::guard(&mut command, folder.as_ref().map(|f| f.0.as_path()).or(other));
     let mut process = command.spawn()?;
     let pid = process.id().ok_or_else(|| io::Error::other("it ended at once"))?;
-    let (Some(stdin), Some(stdout), Some(stderr)) =
-        (process.stdin.take(), process.stdout.take(), process.stderr.take())
-    else {
+    guarded.runs_as(pid);
+    // Ours is the other end alone, so that the server's going is noticed.
+    drop(command);
+    let (Some(stdout), Some(stderr)) = (process.stdout.take(), process.stderr.take()) else {
         return Err(io::Error::other("its pipes are missing"));
     };
-    let stdin: OwnedFd = stdin.into_owned_fd()?;
     let stdout: OwnedFd = stdout.into_owned_fd()?;
     let stderr: OwnedFd = stderr.into_owned_fd()?;
     // A larger pipe lets a server write a large answer in one go; where it is refused, the normal one does.

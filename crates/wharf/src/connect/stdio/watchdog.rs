@@ -3,8 +3,9 @@
 //! A small shell waits at the other end of a socket. While we live it is told which process groups are ours; when the socket
 //! closes, however we died, it kills those that are left. One per process of ours, started with the first server.
 //!
-//! A server is told of by its own process, before it becomes the server. Until then that process holds the socket open: there
-//! is no moment at which we could be killed and a server were running that nobody knows of.
+//! Before a server is started the watchdog is told by what it will be known: the pipe that is its standard input. Until the
+//! process that was started has become the server it holds the socket open. So there is no moment at which we could be killed
+//! and a server were running that nobody finds.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -17,21 +18,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-/// `+GROUP ENTRY FOLDER` adds a group and the folder that is its own, `-ENTRY` takes both away. At the end of input every
-/// group that is left is killed, and what left its group with `setsid` too: as far as its parents still live, and where it
+/// `+ENTRY PIPE FOLDER` adds a server by its standard input and the folder that is its own, `=ENTRY GROUP` tells which group it
+/// is, `-ENTRY` takes it away. At the end of input a server whose group was not told is looked for by its pipe. Then every group
+/// that is left is killed, and what left its group with `setsid` too: as far as its parents still live, and where it
 /// still stands in the server's own folder, whoever of them lives; that is looked for until nothing is found, since what was
 /// being killed may have started more. Then the folders go.
 /// Nothing is stopped first: a stopped group whose parent is just dying is sent SIGHUP, and its children would get away.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM QUIT
-groups=' ' entries='|'
+groups=' ' entries='|' pipes=' '
 while read -r line; do
   n=${line#?}
   case $line in
     '+'*)
-      group=${n%% *} n=${n#* } folder=
-      case $n in *' '*) folder=${n#* } n=${n%% *} ;; esac
-      entries="$entries$n $group $folder|" ;;
+      rest=${n#* } n=${n%% *} folder=
+      case $rest in *' '*) folder=${rest#* } rest=${rest%% *} ;; esac
+      entries="$entries$n pipe:[$rest] $folder|" ;;
+    '='*)
+      group=${n#* } n=${n%% *}
+      case $entries in *"|$n "*)
+        rest=${entries#*"|$n "}
+        entries="${entries%%"|$n "*}|$n $group ${rest#* }" ;;
+      esac ;;
     '-'*)
       case $entries in *"|$n "*) rest=${entries#*"|$n "}; entries="${entries%%"|$n "*}|${rest#*"|"}" ;; esac ;;
   esac
@@ -40,8 +48,21 @@ rest=${entries#'|'}
 while [ -n "$rest" ]; do
   entry=${rest%%'|'*} rest=${rest#*'|'}
   entry=${entry#* }
-  groups="$groups${entry%% *} "
+  case $entry in
+    pipe:*) pipes="$pipes${entry%% *} " ;;
+    *) groups="$groups${entry%% *} " ;;
+  esac
 done
+if [ "$pipes" != ' ' ]; then
+  found=$(/bin/ls -l /proc/[0-9]*/fd/0 2>/dev/null)
+  while read -r line; do
+    case $line in *' /proc/'*'/fd/0 -> pipe:'*) ;; *) continue ;; esac
+    pid=${line##* /proc/}
+    case $pipes in *" ${line##* -> } "*) groups="$groups${pid%%/*} " ;; esac
+  done <<END
+$found
+END
+fi
 tree=$groups more=1
 while [ $more = 1 ]; do
   more=0
@@ -73,30 +94,39 @@ while [ -n "$rest" ]; do
 done
 "#;
 
+/// What is longer might not arrive in one piece; such a folder stays.
+const LONGEST: usize = 4000;
+
 /// A server that the watchdog knows of, until this is dropped.
 pub(super) struct Guarded {
     entry: u64,
 }
 
-/// A line that lacks nothing but a number, which only the process itself knows.
-struct Announcement {
-    /// Room for the number, ` ENTRY`, ` FOLDER` if there is one, and the end of the line.
-    line: Vec<u8>,
-    watchdog: BorrowedFd<'static>,
+/// Whatever is started with this as its standard input dies with us, and the folder goes.
+pub(super) fn guard(stdin: BorrowedFd<'_>, folder: Option<&Path>) -> io::Result<Guarded> {
+    static ENTRIES: AtomicU64 = AtomicU64::new(1);
+    let guarded = Guarded { entry: ENTRIES.fetch_add(1, Ordering::Relaxed) };
+    let pipe = rustix::fs::fstat(stdin)?.st_ino;
+    // What stands between two entries cannot stand in one.
+    let fits = |folder: &&str| folder.len() < LONGEST && !folder.contains(['|', '\n']);
+    match folder.and_then(Path::to_str).filter(fits) {
+        Some(folder) => say(&format!("+{} {pipe} {folder}\n", guarded.entry))?,
+        None => say(&format!("+{} {pipe}\n", guarded.entry))?,
+    }
+    Ok(guarded)
 }
 
-/// Whatever this command starts dies with us, in a group of its own, and the folder goes.
-#[expect(unsafe_code, reason = "nothing else can be done by a process before it becomes the server")]
-pub(super) fn guard(command: &mut tokio::process::Command, folder: Option<&Path>) -> Guarded {
-    static ENTRIES: AtomicU64 = AtomicU64::new(1);
-    let entry = ENTRIES.fetch_add(1, Ordering::Relaxed);
-    if let Some(watchdog) = watchdog() {
-        let mut announcement = Announcement::new(entry, folder, watchdog);
-        // SAFETY: between fork and exec only what is safe in a signal handler may be done. This fills in memory that was
-        // allocated before, and makes two system calls by itself: no lock, no allocation, no code of others.
-        unsafe { command.pre_exec(move || announcement.tell()) };
+/// Says a line in one piece, whoever else speaks. If the watchdog was killed, or there is none, nobody hears it, and that is no
+/// reason to start nothing: servers still see the end of their input when we go.
+fn say(line: &str) -> io::Result<()> {
+    let Some(watchdog) = watchdog() else { return Ok(()) };
+    loop {
+        match rustix::net::send(watchdog, line.as_bytes(), SendFlags::NOSIGNAL) {
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(other) => return Err(other.into()),
+        }
     }
-    Guarded { entry }
 }
 
 /// The way to the watchdog, which is open for as long as we live.
@@ -123,67 +153,20 @@ fn start() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// Says a line in one piece, whoever else speaks. If the watchdog was killed nobody hears it, and that is no reason to start
-/// nothing: servers still see the end of their input when we go. A pipe would end the process that writes to it then.
-fn say(watchdog: BorrowedFd<'_>, line: &[u8]) -> Result<(), Errno> {
-    loop {
-        match rustix::net::send(watchdog, line, SendFlags::NOSIGNAL) {
-            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(other) => return Err(other),
-        }
+// === impl Guarded ===
+
+impl Guarded {
+    /// It runs, in this group.
+    pub(super) fn runs_as(&self, group: u32) {
+        // Not told, it is found by its pipe.
+        let _ = say(&format!("={} {group}\n", self.entry));
     }
 }
-
-// === impl Guarded ===
 
 impl Drop for Guarded {
     /// The group is gone, or there never was one.
     fn drop(&mut self) {
-        if let Some(watchdog) = watchdog() {
-            let _ = say(watchdog, format!("-{}\n", self.entry).as_bytes());
-        }
-    }
-}
-
-// === impl Announcement ===
-
-impl Announcement {
-    /// A sign and the most digits that the number of a process has.
-    const ROOM: usize = 11;
-    /// What is longer might not arrive in one piece; such a folder stays.
-    const LONGEST: usize = 4096;
-
-    fn new(entry: u64, folder: Option<&Path>, watchdog: BorrowedFd<'static>) -> Self {
-        let mut line = format!("{:1$} {entry}", "", Self::ROOM);
-        // What stands between two entries cannot stand in one.
-        let folder = folder.and_then(Path::to_str).filter(|folder| !folder.contains(['|', '\n']));
-        if let Some(folder) = folder.filter(|folder| line.len() + folder.len() + 2 <= Self::LONGEST) {
-            line.push(' ');
-            line.push_str(folder);
-        }
-        line.push('\n');
-        Self { line: line.into_bytes(), watchdog }
-    }
-
-    /// In the process that is about to become the server. It becomes none if it cannot tell.
-    fn tell(&mut self) -> io::Result<()> {
-        let mut left = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-        let mut begin = Self::ROOM;
-        while left > 0 && begin > 1 {
-            begin -= 1;
-            self.put(begin, b"0123456789".get(left as usize % 10).copied());
-            left /= 10;
-        }
-        begin -= 1;
-        self.put(begin, Some(b'+'));
-        Ok(say(self.watchdog, self.line.get(begin..).unwrap_or_default())?)
-    }
-
-    fn put(&mut self, at: usize, byte: Option<u8>) {
-        if let (Some(place), Some(byte)) = (self.line.get_mut(at), byte) {
-            *place = byte;
-        }
+        let _ = say(&format!("-{}\n", self.entry));
     }
 }
 
