@@ -44,6 +44,8 @@ pub(crate) enum Malice {
     Flood,
     /// Dies without an answer.
     Die,
+    /// The same, and nothing keeps it from being started again for the next call.
+    DieAgain,
 }
 
 /// The size of a read. Larger than what waits at any time, but for large requests.
@@ -55,8 +57,12 @@ const FLOOD: usize = 2000;
 
 impl Malice {
     /// All of them, with their names.
-    pub(crate) const ALL: [(&'static str, Self); 3] =
-        [("hangs", Self::Hang), ("floods", Self::Flood), ("dies", Self::Die)];
+    pub(crate) const ALL: [(&'static str, Self); 4] = [
+        ("hangs", Self::Hang),
+        ("floods", Self::Flood),
+        ("dies", Self::Die),
+        ("dies and has no breaker", Self::DieAgain),
+    ];
 
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().find_map(|(own, malice)| (*own == name).then_some(*malice))
@@ -235,7 +241,7 @@ impl Echo {
             Some(Malice::Hang) => loop {
                 std::thread::park();
             },
-            Some(Malice::Die) => std::process::exit(1),
+            Some(Malice::Die | Malice::DieAgain) => std::process::exit(1),
             Some(Malice::Flood) => {
                 let line = br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"nobody asked for this"}}"#;
                 (0..FLOOD).for_each(|_| out.extend(line.iter().chain(b"\n")));

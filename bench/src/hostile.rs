@@ -39,7 +39,7 @@ pub(crate) fn name(malice: &str) -> String {
 /// How much longer the slow calls of the others may take for it: P3 in `docs/reliability.md`.
 fn factor(malice: Malice) -> f64 {
     match malice {
-        Malice::Flood => 10.0,
+        Malice::Flood | Malice::DieAgain => 10.0,
         Malice::Hang | Malice::Die => 2.0,
     }
 }

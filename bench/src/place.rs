@@ -189,7 +189,8 @@ impl Wharf {
                 Some(port) => format!("url = \"http://127.0.0.1:{port}/mcp\""),
                 None => format!("command = {:?}\nargs = {:?}", me(), server.args(Transport::Stdio)),
             };
-            text.push_str(&format!("\n[mcp.{name}]\n{line}\n"));
+            let breaker = if server.malice == Some(Malice::DieAgain) { "breaker = false\n" } else { "" };
+            text.push_str(&format!("\n[mcp.{name}]\n{line}\n{breaker}"));
         }
         let file = home.path().join(".config/wharf/wharf.toml");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
