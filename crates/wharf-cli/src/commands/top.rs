@@ -9,7 +9,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use wharf::event::{BOUNDS, percentile};
+use wharf::event::Durations;
 
 use super::status;
 use crate::app::{App, interrupted};
@@ -48,7 +48,7 @@ struct Seen {
 struct Counts {
     calls: u64,
     errors: u64,
-    durations: [u64; BOUNDS.len() + 1],
+    durations: Durations,
 }
 
 /// How a server's calls went since it was last looked at.
@@ -164,15 +164,18 @@ impl Seen {
 impl Counts {
     fn of(server: &Value) -> Self {
         let count = |key: &str| server[key].as_u64().unwrap_or_default();
-        let duration = |n: usize| server["durations"][n].as_u64().unwrap_or_default();
-        Self { calls: count("calls"), errors: count("errors"), durations: std::array::from_fn(duration) }
+        let durations = server["durations"].as_array().into_iter().flatten();
+        let durations = durations.filter_map(|part| Some((part[0].as_u64(), part[1].as_u64()?)));
+        let longest = server["longestUs"].as_u64().map(Duration::from_micros);
+        let durations = Durations::of(durations, longest);
+        Self { calls: count("calls"), errors: count("errors"), durations }
     }
 
     /// One that was restarted begins anew.
     fn since(&self, before: &Self, time: f64) -> Pace {
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;
-        let durations = std::array::from_fn(|n| self.durations[n].saturating_sub(before.durations[n]));
-        let within = |part| match percentile(&durations, part) {
+        let durations = self.durations.since(&before.durations);
+        let within = |part| match durations.within(part) {
             Some(time) => u64::try_from(time.as_micros()).unwrap_or(u64::MAX).into(),
             None => Value::Null,
         };

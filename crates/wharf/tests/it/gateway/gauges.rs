@@ -110,6 +110,27 @@ async fn l96_a_call_that_waits_too_long_is_counted_as_waited_and_as_refused() {
     assert_eq!(of(&now, "wharf_server_waits_total", "slow", None), Some(1.0));
     let overloaded = kinds.iter().filter(|kind| **kind == "overloaded").count() as f64;
     assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(overloaded));
+#[tokio::test]
+async fn l96_times_are_told_as_no_longer_than_they_were() {
+    let mut late = puppet("late", &Puppet::of(Era::Modern).on("tool:echo", [Step::Hang]));
+    late.timeout = Duration::from_millis(300);
+    let host = quick().server(late).start().await.unwrap();
+    host.tools().await;
+    let door = open(host).await;
+    let begun = std::time::Instant::now();
+    for _ in 0..3 {
+        assert_eq!(call(&door, "late_echo").await["error"]["data"]["kind"], "timeout");
+    }
+    // Two of them took the least that they can.
+    let most = begun.elapsed() - Duration::from_millis(600);
+    let row = get(&door, "/status", &[]).await.json()["servers"][0].clone();
+    for time in ["p50Us", "p99Us", "longestUs"] {
+        let time = Duration::from_micros(row[time].as_u64().unwrap());
+        assert!(time <= most && time > Duration::from_millis(260), "{time:?} of {most:?}: {row}");
+    }
+    door.host.close().await;
+}
+
     door.host.close().await;
 }
 
