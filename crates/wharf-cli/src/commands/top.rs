@@ -223,7 +223,7 @@ impl Stage {
 
     fn draw(&self, status: &Value, rates: &HashMap<String, Pace>) -> Result<()> {
         let size = tcgetwinsize(std::io::stdout()).ok();
-        let (width, height) = size.map_or((100, 30), |size| (size.ws_col.max(20), size.ws_row.max(5)));
+        let (width, height) = room(size.map_or((0, 0), |size| (size.ws_col, size.ws_row)));
         let mut rows: Vec<_> = status::servers(status).map(|server| row(server, rates)).collect();
         // Whoever is called most stands first.
         rows.sort_by(|a, b| number(&b[2]).total_cmp(&number(&a[2])));
@@ -245,6 +245,12 @@ impl Drop for Stage {
         let _ = std::io::stdout().write_all(LEAVE).and_then(|()| std::io::stdout().flush());
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
+}
+
+/// How many columns and rows there are to draw in. A terminal that does not know how large it is says 0.
+fn room((columns, rows): (u16, u16)) -> (u16, u16) {
+    let known = |size: u16, least: u16, usual: u16| if size == 0 { usual } else { size.max(least) };
+    (known(columns, 20, 80), known(rows, 5, 24))
 }
 
 fn number(text: &str) -> f64 {
