@@ -164,6 +164,28 @@ async fn l96_times_are_told_as_no_longer_than_they_were() {
     door.host.close().await;
 }
 
+#[tokio::test]
+async fn l36_what_nobody_waits_for_is_counted_by_server_over_all_its_connections() {
+    let note = r#"{"jsonrpc":"2.0","method":"nobody/wants"}"#;
+    let stray = r#"{"jsonrpc":"2.0","id":987654,"result":{}}"#;
+    let steps = [
+        Step::Flood { line: note.into(), count: Some(3) },
+        Step::Flood { line: stray.into(), count: Some(2) },
+        Step::Raw(r#"{"jsonrpc":"2.0","#.into()),
+        Step::Honest,
+    ];
+    let noisy = puppet("noisy", &Puppet::of(Era::Legacy).on("tool:echo", steps));
+    let door = open(host([noisy, puppet("fine", &Puppet::of(Era::Legacy))]).await).await;
+    for round in [1.0, 2.0] {
+        assert!(call(&door, "noisy_echo").await["result"].is_object());
+        assert!(call(&door, "fine_echo").await["result"].is_object());
+        let now = scrape(&door).await;
+        for (kind, count) in [("notification", 3.0), ("answer", 2.0), ("malformed", 1.0)] {
+            let of = |server| now.value("wharf_server_strays_total", &[("server", server), ("kind", kind)]);
+            assert_eq!((of("noisy"), of("fine")), (Some(round * count), Some(0.0)), "{kind}");
+        }
+        door.host.berth("noisy").unwrap().disconnect().await;
+    }
     door.host.close().await;
 }
 
