@@ -21,7 +21,7 @@ use crate::text::Foreign;
 
 pub use fact::{Arguments, Fact, Kind, LARGEST_SHOWN, Named, Verdict};
 pub(crate) use meter::may_be_sent;
-pub use meter::{BOUNDS, Counted, Label, Meter, OUTCOMES, Reading, Tally, TallyPlace, percentile};
+pub use meter::{BOUNDS, Counted, Durations, Label, Meter, OUTCOMES, Reading, Tally, TallyPlace};
 pub(crate) use redacted::Exchange;
 pub use redacted::{Invocation, Redacted};
 pub use refusal::Refusal;

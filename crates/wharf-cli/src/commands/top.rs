@@ -9,7 +9,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use wharf::event::{BOUNDS, percentile};
+use wharf::event::Durations;
 
 use super::status;
 use crate::app::{App, interrupted};
@@ -48,7 +48,7 @@ struct Seen {
 struct Counts {
     calls: u64,
     errors: u64,
-    durations: [u64; BOUNDS.len() + 1],
+    durations: Durations,
 }
 
 /// How a server's calls went since it was last looked at.
@@ -164,15 +164,18 @@ impl Seen {
 impl Counts {
     fn of(server: &Value) -> Self {
         let count = |key: &str| server[key].as_u64().unwrap_or_default();
-        let duration = |n: usize| server["durations"][n].as_u64().unwrap_or_default();
-        Self { calls: count("calls"), errors: count("errors"), durations: std::array::from_fn(duration) }
+        let durations = server["durations"].as_array().into_iter().flatten();
+        let durations = durations.filter_map(|part| Some((part[0].as_u64(), part[1].as_u64()?)));
+        let longest = server["longestUs"].as_u64().map(Duration::from_micros);
+        let durations = Durations::of(durations, longest);
+        Self { calls: count("calls"), errors: count("errors"), durations }
     }
 
     /// One that was restarted begins anew.
     fn since(&self, before: &Self, time: f64) -> Pace {
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;
-        let durations = std::array::from_fn(|n| self.durations[n].saturating_sub(before.durations[n]));
-        let within = |part| match percentile(&durations, part) {
+        let durations = self.durations.since(&before.durations);
+        let within = |part| match durations.within(part) {
             Some(time) => u64::try_from(time.as_micros()).unwrap_or(u64::MAX).into(),
             None => Value::Null,
         };
@@ -220,7 +223,7 @@ impl Stage {
 
     fn draw(&self, status: &Value, rates: &HashMap<String, Pace>) -> Result<()> {
         let size = tcgetwinsize(std::io::stdout()).ok();
-        let (width, height) = size.map_or((100, 30), |size| (size.ws_col.max(20), size.ws_row.max(5)));
+        let (width, height) = room(size.map_or((0, 0), |size| (size.ws_col, size.ws_row)));
         let mut rows: Vec<_> = status::servers(status).map(|server| row(server, rates)).collect();
         // Whoever is called most stands first.
         rows.sort_by(|a, b| number(&b[2]).total_cmp(&number(&a[2])));
@@ -242,6 +245,12 @@ impl Drop for Stage {
         let _ = std::io::stdout().write_all(LEAVE).and_then(|()| std::io::stdout().flush());
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
+}
+
+/// How many columns and rows there are to draw in. A terminal that does not know how large it is says 0.
+fn room((columns, rows): (u16, u16)) -> (u16, u16) {
+    let known = |size: u16, least: u16, usual: u16| if size == 0 { usual } else { size.max(least) };
+    (known(columns, 20, 80), known(rows, 5, 24))
 }
 
 fn number(text: &str) -> f64 {

@@ -30,11 +30,16 @@ impl<'a> Screen<'a> {
 
     /// Starts a command.
     pub(crate) fn start(desk: &'a Desk, command: &str) -> Self {
+        Self::start_after(desk, "true", command)
+    }
+
+    /// Starts a command after something else was done to the terminal.
+    pub(crate) fn start_after(desk: &'a Desk, before: &str, command: &str) -> Self {
         let screen = Self { desk, folder: tempfile::tempdir().unwrap() };
         let start = desk.home().join("start");
         // The shell stays, so that the end can be seen; it must survive the Ctrl-C that is meant for Wharf.
         let text = format!(
-            "trap : INT\ncd '{}'\nexport HOME='{}'\n\
+            "trap : INT\n{before}\ncd '{}'\nexport HOME='{}'\n\
              sh -c 'echo $$ > ~/wharf-pid; exec env -i HOME=\"$HOME\" PATH=/usr/bin:/bin TERM=screen \"{WHARF}\" {command}'\n\
              echo \"ended with $?\"\nstty -a | grep -o -- '-\\?icanon'\nexec sleep 1000\n",
             desk.project().display(),

@@ -125,6 +125,11 @@ fn l96_top_redraws_until_q_and_leaves_the_terminal_as_it_was() {
     let row = |screen: &str| screen.lines().find(|line| line.starts_with("good")).map(str::to_owned);
     screen.until("two calls", |screen| row(screen).is_some_and(|row| row.ends_with("2      0")));
     screen.key("x").key("q").shows("ended with 0");
+    // A terminal that does not know its size has room for the words all the same.
+    let sizeless = format!("top --interval 100ms {}", serving.url);
+    let sizeless = Screen::start_after(&desk, "stty cols 0 rows 0", &sizeless);
+    sizeless.shows("SERVER  STATE");
+    sizeless.key("q").shows("ended with 0");
     let after = screen.ends_with("icanon");
     assert!(!after.contains("CALLS/S"), "the screen of before is back: {after}");
     // A gateway that goes ends it, with a word of it.

@@ -47,7 +47,7 @@ pub struct JwtSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallLimits {
     /// Calls of one caller that are under way. Defaults to 1024; at most half as many as `calls_per_server` of them at
-    /// one server.
+    /// one server, where callers have names and something must be left for the others.
     pub calls_per_caller: usize,
     /// Calls to one server that are under way. Defaults to 256.
     pub calls_per_server: usize,

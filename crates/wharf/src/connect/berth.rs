@@ -25,7 +25,7 @@ use super::breaker::Breaker;
 use super::connection::{Connection, Wire};
 use super::era::{self, EraStore};
 use super::handshake::{self, Introduction, Probe};
-use super::inbox::Inbox;
+use super::inbox::{Inbox, StraysByServer};
 use super::monitor::Monitor;
 use super::stdio::Leaving;
 use super::waiting::later;
@@ -57,6 +57,8 @@ pub struct Dock {
     pub peer: Arc<dyn Peer>,
     /// Where news goes.
     pub events: Bus,
+    /// Where it is counted what servers send that nobody waits for.
+    pub strays: StraysByServer,
     /// Where it is kept what was started and reached. What cannot be written down is not started.
     pub trail: Trail,
     /// What is known of servers' eras.
@@ -214,7 +216,8 @@ impl Dock {
     pub(super) fn inbox(&self, config: &ServerConfig) -> Arc<Inbox> {
         let redactor = self.redactor(config);
         let monitor = Monitor { events: self.events.clone(), debug: config.debug, redactor };
-        Inbox::new(config.name.clone(), Limits::clone(&self.limits.now()), Arc::clone(&self.peer), monitor)
+        let limits = Limits::clone(&self.limits.now());
+        Inbox::new(config.name.clone(), limits, Arc::clone(&self.peer), (monitor, &self.strays))
     }
 }
 

@@ -247,10 +247,14 @@ fn read_initialize(wire: &Wire, result: &Json) -> Result<ServerInfo> {
 }
 
 fn not_ready(wire: &Wire, intro: &Introduction) -> Error {
+    let mut reason = format!("it was not ready within {:?} (`start_timeout`)", intro.time);
+    if let Some(wrong) = wire.inbox.untaken() {
+        reason.push_str(&format!(", and sent what cannot be taken: {wrong}"));
+    }
     Error::Connection {
         server: wire.server.clone(),
         transport: wire.transport,
-        reason: format!("it was not ready within {:?} (`start_timeout`)", intro.time),
+        reason,
         stderr: wire.link.stderr(),
         retryable: false,
     }

@@ -2,6 +2,7 @@
 //! requests and news to the owner. What fits nowhere is counted, and too much of it ends the connection.
 
 mod news;
+mod strays;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -19,6 +20,8 @@ use super::{Companion, Peer};
 use crate::mcp::{code, method};
 use crate::names::ServerName;
 use crate::wire::{self, Json, Limits, Malformed, Message, Pending, ReplyId, RpcError, Ticket};
+use strays::Counters;
+pub use strays::{Strays, StraysByServer};
 
 /// Where the messages of one connection go.
 pub(crate) struct Inbox {
@@ -43,6 +46,8 @@ pub(crate) struct Inbox {
     /// Requests under way that nobody waits for: they stay open to hear news.
     standing: AtomicUsize,
     counters: Counters,
+    /// What was wrong with the first frame that could not be taken.
+    untaken: OnceLock<String>,
     /// Requests of the server that are being answered; a server that asks more at once is told to wait.
     asking: Arc<Semaphore>,
     /// When a question of the server was last answered.
@@ -71,24 +76,6 @@ pub(crate) enum Failure {
     Closed(Closed),
 }
 
-/// What arrived that nobody was waiting for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strays {
-    /// Answers to nobody: an unknown id, a second answer, an answer that came too late.
-    pub answers: u64,
-    /// Frames that are not messages.
-    pub malformed: u64,
-    /// Notifications that nobody wants.
-    pub notifications: u64,
-}
-
-#[derive(Default)]
-struct Counters {
-    answers: AtomicU64,
-    malformed: AtomicU64,
-    notifications: AtomicU64,
-}
-
 /// As many calls at a time are a crowd.
 const CROWD: usize = 8;
 /// Why a connection ended that we closed.
@@ -103,8 +90,9 @@ impl Inbox {
         server: ServerName,
         limits: Limits,
         peer: Arc<dyn Peer>,
-        monitor: Monitor,
+        (monitor, strays): (Monitor, &StraysByServer),
     ) -> Arc<Self> {
+        let counters = strays.counters(&server);
         Arc::new(Self {
             server,
             limits,
@@ -119,7 +107,8 @@ impl Inbox {
             unasked: AtomicU64::new(0),
             unexpected: AtomicUsize::new(0),
             standing: AtomicUsize::new(0),
-            counters: Counters::default(),
+            counters,
+            untaken: OnceLock::new(),
             asking: Arc::new(Semaphore::new(ASKING)),
             answered: Arc::default(),
             rests: Mutex::default(),
@@ -255,7 +244,7 @@ impl Inbox {
         if whole {
             self.take(frame);
         } else {
-            self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+            self.counters.malformed();
         }
     }
 
@@ -266,7 +255,7 @@ impl Inbox {
                 self.malformed(Malformed::new(Some(id), "its id is not the number that was sent"));
             }
             Message::Response { id: ReplyId::Null, outcome: Err(error) } => self.nameless(error),
-            Message::Response { .. } => self.counters.stray_answer(),
+            Message::Response { .. } => self.counters.answer(),
             Message::Notification { method, params } => {
                 self.unasked.fetch_add(1, Ordering::Relaxed);
                 self.news(call, &method, params);
@@ -289,7 +278,7 @@ impl Inbox {
         match self.pending.take(id) {
             // The caller may have given up in this very moment, which is its right.
             Some(life) => life.answered(outcome.map_err(Failure::Rpc)),
-            None => self.counters.stray_answer(),
+            None => self.counters.answer(),
         }
     }
 
@@ -297,20 +286,36 @@ impl Inbox {
     fn nameless(&self, error: RpcError) {
         match self.pending.only() {
             Some(id) => self.deliver(id, Err(error)),
-            None => self.counters.stray_answer(),
+            None => self.counters.answer(),
         }
     }
 
     /// Ends the call that a bad frame was meant to answer, where that can be told; the stream goes on.
     pub(crate) fn malformed(&self, malformed: Malformed) {
-        self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        self.counters.malformed();
+        self.puzzle(|| malformed.reason.clone());
         if let Some(life) = malformed.id.and_then(|id| self.pending.take(id)) {
             life.answered(Err(Failure::Malformed(malformed.reason)));
         }
     }
 
+    /// Counts a line that does not even look like a message.
+    pub(super) fn chatter(&self) {
+        self.counters.malformed();
+    }
+
+    /// Keeps what is wrong with what came, if it is the first: whoever waits in vain for an answer may want to know.
+    pub(super) fn puzzle(&self, wrong: impl FnOnce() -> String) {
+        self.untaken.get_or_init(wrong);
+    }
+
+    /// What was wrong with the first frame that could not be taken.
+    pub(super) fn untaken(&self) -> Option<&str> {
+        self.untaken.get().map(String::as_str)
+    }
+
     fn refuse_batch(&self, messages: &[Result<Message, Malformed>]) {
-        self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        self.counters.malformed();
         for message in messages {
             let id = match message {
                 Ok(Message::Response { id, .. }) => id.number(),
@@ -435,11 +440,7 @@ impl Inbox {
     }
 
     pub(crate) fn strays(&self) -> Strays {
-        Strays {
-            answers: self.counters.answers.load(Ordering::Relaxed),
-            malformed: self.counters.malformed.load(Ordering::Relaxed),
-            notifications: self.counters.notifications.load(Ordering::Relaxed),
-        }
+        self.counters.read()
     }
 }
 
@@ -460,13 +461,5 @@ impl Closed {
 
     pub(crate) fn is_by_us(&self) -> bool {
         self.reason == CLOSED
-    }
-}
-
-// === impl Counters ===
-
-impl Counters {
-    fn stray_answer(&self) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 }

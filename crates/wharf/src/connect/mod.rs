@@ -40,7 +40,7 @@ pub use berth::{Berth, Dock};
 pub use company::{Companion, Told};
 pub use connection::{Connection, Request};
 pub use era::{EraMemory, EraStore, Verdict};
-pub use inbox::Strays;
+pub use inbox::{Strays, StraysByServer};
 pub use life::Progress;
 pub use listen::Listening;
 pub use pool::Pool;

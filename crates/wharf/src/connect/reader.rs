@@ -360,6 +360,10 @@ impl Source {
             take_line(&reader.inbox, line, &mut self.banner, reader.name);
             passed += 1;
         }
+        if self.lines.is_discarding() {
+            let limit = reader.inbox.limits.line;
+            reader.inbox.puzzle(|| format!("its line has more than {limit} bytes, which is the limit"));
+        }
         reader.left.store(is_over(passed), Ordering::Relaxed);
         passed
     }
@@ -368,7 +372,7 @@ impl Source {
 fn take_line(inbox: &Inbox, line: Line, banner: &mut Banner, source: &str) {
     match line {
         Line::Text(text) if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) => {
-            inbox.malformed(Malformed::new(None, "not JSON"));
+            inbox.chatter();
             if banner.left == 0 {
                 let text = String::from_utf8_lossy(&text);
                 let shown = inbox.monitor.redactor.redact_beginning(&text, 200).into_owned();

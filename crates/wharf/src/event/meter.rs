@@ -3,6 +3,8 @@
 //! In: the beginning and the end of every call. Out: readings of it all at any moment. A call finds its counters with
 //! its route, and only adds to them: no lock and no lookup on its way. What is made of the readings is `gateway`'s.
 
+mod times;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -12,6 +14,8 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::names::{ServerName, ToolName};
+pub use times::Durations;
+use times::Times;
 
 /// The counters of all tools.
 #[derive(Debug)]
@@ -30,8 +34,7 @@ pub struct Meter {
 pub struct Tally {
     started: AtomicU64,
     outcomes: [AtomicU64; OUTCOMES.len()],
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    nanos: AtomicU64,
+    times: Times,
     /// Bytes of arguments, and of results.
     bytes: [AtomicU64; 2],
 }
@@ -61,6 +64,8 @@ pub struct Reading {
     pub outcomes: [u64; OUTCOMES.len()],
     /// How many of those that were sent took at most so long: see [`BOUNDS`]; the last are those that took longer.
     pub buckets: [u64; BOUNDS.len() + 1],
+    /// The same, told apart more finely.
+    pub durations: Durations,
     /// How long all of them took together.
     pub took: Duration,
     /// How many bytes their arguments and their results had, of those that have ended with a result.
@@ -122,7 +127,7 @@ const OK: usize = 0;
 const TOOL_FAILED: usize = 1;
 const CANCELLED: usize = 2;
 
-/// The upper ends of the times that calls are sorted by, in nanoseconds.
+/// The upper ends of the times that calls are sorted by for whoever collects them, in nanoseconds.
 pub const BOUNDS: [u64; 20] = [
     50_000,
     100_000,
@@ -306,17 +311,16 @@ impl Tally {
         if outcome >= SENT {
             return;
         }
-        self.buckets[BOUNDS.partition_point(|bound| *bound < nanos)].fetch_add(1, Relaxed);
-        self.nanos.fetch_add(nanos, Relaxed);
+        self.times.add(nanos);
     }
 
     /// Ends are read before beginnings: nothing has ended that was not begun.
     fn read(&self, of: Label) -> Reading {
         let outcomes = std::array::from_fn(|n| self.outcomes[n].load(Relaxed));
-        let buckets = std::array::from_fn(|n| self.buckets[n].load(Relaxed));
-        let took = Duration::from_nanos(self.nanos.load(Relaxed));
+        let (buckets, durations) = self.times.read();
+        let took = self.times.total();
         let bytes = std::array::from_fn(|n| self.bytes[n].load(Relaxed));
-        Reading { of, started: self.started.load(Relaxed), outcomes, buckets, took, bytes }
+        Reading { of, started: self.started.load(Relaxed), outcomes, buckets, durations, took, bytes }
     }
 }
 
@@ -337,28 +341,6 @@ impl Reading {
     pub fn failed(&self) -> u64 {
         self.ended() - self.outcomes[OK]
     }
-}
-
-/// In how much time so many of a hundred calls ended, as far as can be told from how they are sorted. `None` of none;
-/// beyond the last bound it is the last bound.
-pub fn percentile(buckets: &[u64; BOUNDS.len() + 1], hundredths: u64) -> Option<Duration> {
-    let all: u64 = buckets.iter().sum();
-    if all == 0 {
-        return None;
-    }
-    let rank = (all as f64 * hundredths as f64 / 100.0).max(1.0);
-    let mut below = 0_u64;
-    for (n, count) in buckets.iter().enumerate() {
-        if (below + count) as f64 >= rank {
-            let Some(&upper) = BOUNDS.get(n) else { break };
-            let lower = n.checked_sub(1).map_or(0, |before| BOUNDS[before]);
-            // As if they were spread evenly between the two.
-            let share = (rank - below as f64) / *count as f64;
-            return Some(Duration::from_nanos(lower + ((upper - lower) as f64 * share) as u64));
-        }
-        below += count;
-    }
-    Some(Duration::from_nanos(BOUNDS[BOUNDS.len() - 1]))
 }
 
 /// The place of an error's kind.

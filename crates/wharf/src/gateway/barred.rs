@@ -30,6 +30,8 @@ pub(super) enum Bar {
     Identity(&'static str),
     /// It asks for more than it may at a time.
     Limits,
+    /// It asks more often than it may.
+    Rate,
     /// It was let in, or given something, and is not any more: what it had under way was ended.
     Withdrawn(Withdrawn),
 }
@@ -167,6 +169,7 @@ fn fact(from: &Whence, bar: Bar, more: u64) -> Fact {
         Bar::Withdrawn(what @ Withdrawn::Entry) => ("authentication", what.words(), "denied"),
         Bar::Withdrawn(what @ Withdrawn::Gift) => ("the caller's rules", what.words(), "denied"),
         Bar::Limits => ("the gateway's limits", "too much is under way already", "overloaded"),
+        Bar::Rate => ("the gateway's limits", "a rate limit is used up", "overloaded"),
     };
     let reason = match more {
         0 => format!("{from}: {why}"),

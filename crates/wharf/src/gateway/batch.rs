@@ -16,7 +16,7 @@ use super::desk::unfit;
 use super::ending::{Shift, stops};
 use super::h1::{Head, Usual};
 use super::legacy::{Sessions, Talk};
-use super::limits::{Overloaded, SOON};
+use super::limits::Overloaded;
 use super::line::Line;
 use super::modern::Asked;
 use super::reel::{Expected, Reels};
@@ -118,7 +118,7 @@ pub(super) fn answer_together(
     begin: impl FnOnce() -> mpsc::Receiver<Vec<u8>>,
 ) -> Result<(), RpcError> {
     // Held until then, so that the conversation does not end before.
-    let place = out.clone().try_reserve_owned().map_err(|_| Overloaded { retry_after: SOON })?;
+    let place = out.clone().try_reserve_owned().map_err(|_| Overloaded::MUCH)?;
     let mut answers = begin();
     tokio::spawn(async move {
         let mut all = Vec::new();

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::bench::{Job, UnderWay};
 use super::ending::Shift;
-use super::limits::{Overloaded, SOON};
+use super::limits::Overloaded;
 use super::line::Line;
 use crate::mcp::{code, method};
 use crate::wire::{Json, Pieces, RpcError};
@@ -95,7 +95,7 @@ impl Calls {
                 ));
             }
             if under_way.len() >= MOST {
-                return Err(Overloaded { retry_after: SOON }.into());
+                return Err(Overloaded::MUCH.into());
             }
         }
         let work = async move {

@@ -19,7 +19,7 @@ use super::bench::Benches;
 use super::capabilities::{self, Capabilities};
 use super::clock::Clock;
 use super::ending::Bells;
-use super::limits::{Gate, Overloaded, SOON};
+use super::limits::{Gate, Overloaded};
 use super::lists::{Lists, View};
 use super::metrics::Rejections;
 use super::news::{self, News};
@@ -390,7 +390,7 @@ fn make_room(scopes: &mut Scopes, caller: &CallerName) -> Result<Option<Kept>, O
     }
     let idle = own().filter(|(_, kept)| !kept.scope.is_held());
     let oldest = idle.max_by_key(|(_, kept)| kept.looks).map(|(key, _)| key.clone());
-    let oldest = oldest.ok_or(Overloaded { retry_after: SOON })?;
+    let oldest = oldest.ok_or(Overloaded::MUCH)?;
     Ok(scopes.remove(&oldest))
 }
 

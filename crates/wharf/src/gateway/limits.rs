@@ -23,8 +23,8 @@ use super::barred::{Bar, Barred, Whence};
 use super::metrics;
 use crate::config::CallLimits;
 use crate::names::{CallerName, ServerName};
-use gauge::Why;
 pub(super) use gauge::{Crush, Gauge, Load};
+use overloaded::Why;
 pub(super) use overloaded::{Overloaded, retry_after};
 use rate::{Bucket, Rate};
 
@@ -70,6 +70,8 @@ struct Inner {
 #[derive(Debug)]
 struct Bounds {
     limits: CallLimits,
+    /// Whether there is more than one caller for whom something must be left.
+    is_shared: bool,
     /// Of one server's calls, how many may be one caller's.
     share: usize,
     /// Of one server's queue, how much may be one caller's.
@@ -121,6 +123,7 @@ struct Place<'a> {
     caller: &'a CallerName,
     server: Option<&'a ServerName>,
     number: u64,
+    since: Instant,
 }
 
 /// So many callers of one server keep their turns while they do nothing: most servers have no more, and it costs less to
@@ -128,14 +131,13 @@ struct Place<'a> {
 const KEPT_TURNS: usize = 8;
 /// What is not in use is forgotten when there is so much of it.
 const REMEMBERED: usize = 4096;
-/// How soon a queue may have moved.
-pub(super) const SOON: Duration = Duration::from_secs(1);
 
 // === impl Gate ===
 
 impl Gate {
-    pub(super) fn new(limits: CallLimits, barred: Barred) -> Self {
-        let bounds = Bounds::of(limits);
+    /// `is_shared`: whether there may be more than one caller.
+    pub(super) fn new(limits: CallLimits, is_shared: bool, barred: Barred) -> Self {
+        let bounds = Bounds::of(limits, is_shared);
         let is_rated = AtomicBool::new(bounds.rate().is_some());
         let (state, too_often, too_many) =
             (Mutex::new(State::new(bounds)), AtomicU64::new(0), AtomicU64::new(0));
@@ -144,12 +146,12 @@ impl Gate {
     }
 
     /// Lets through what other limits do, from now on. Calls under way go on, and those that wait go if they may now.
-    pub(super) fn adopt(&self, limits: CallLimits) {
+    pub(super) fn adopt(&self, limits: CallLimits, is_shared: bool) {
         let (mut called, mut state) = (Vec::new(), self.0.lock());
-        if state.bounds.limits == limits {
+        if state.bounds.limits == limits && state.bounds.is_shared == is_shared {
             return;
         }
-        state.bounds = Bounds::of(limits);
+        state.bounds = Bounds::of(limits, is_shared);
         self.0.is_rated.store(state.bounds.rate().is_some(), Relaxed);
         let servers: Vec<_> = state.servers.keys().cloned().map(Some).chain([None]).collect();
         servers.iter().for_each(|server| self.call_next(&mut state, server.as_ref(), &mut called));
@@ -170,7 +172,7 @@ impl Gate {
         drop(state);
         taken.inspect_err(|_| {
             metrics::count(&self.0.too_often);
-            self.turn_away(Whence::Caller(caller.clone(), None), Bar::Limits);
+            self.turn_away(Whence::Caller(caller.clone(), None), Bar::Rate);
         })
     }
 
@@ -191,21 +193,21 @@ impl Gate {
         server: Option<&'a ServerName>,
         time: impl FnOnce() -> Duration,
     ) -> Result<Pass<'a>, Overloaded> {
-        let (_place, turn) = match self.0.ask(caller, server) {
+        let (place, turn) = match self.0.ask(caller, server) {
             Ok(Asked::Through) => return Ok(Pass::AtOnce(self, caller, server)),
-            Ok(Asked::Wait(number, turn)) => (Place { gate: &self.0, caller, server, number }, turn),
-            Err((overloaded, why)) => return Err(self.overloaded((caller, server), overloaded, why)),
-        };
-        let (time, since) = (time(), Instant::now());
-        // Put aside: most calls do not wait.
-        let called = Box::pin(tokio::time::timeout(time, turn)).await;
-        self.0.waited(server, since.elapsed());
-        match called {
-            Ok(Ok(ticket)) => {
-                Ok(Pass::InTurn { _ticket: ticket, left: time.saturating_sub(since.elapsed()) })
+            Ok(Asked::Wait(number, turn)) => {
+                (Place { gate: &self.0, caller, server, number, since: Instant::now() }, turn)
             }
-            Ok(Err(_)) => Err(Overloaded { retry_after: SOON }),
-            Err(_) => Err(self.overloaded((caller, server), Overloaded { retry_after: SOON }, Why::TooMany)),
+            Err(overloaded) => return Err(self.overloaded((caller, server), overloaded)),
+        };
+        let time = time();
+        // Put aside: most calls do not wait.
+        match Box::pin(tokio::time::timeout(time, turn)).await {
+            Ok(Ok(ticket)) => {
+                Ok(Pass::InTurn { _ticket: ticket, left: time.saturating_sub(place.since.elapsed()) })
+            }
+            Ok(Err(_)) => Err(Overloaded::MUCH),
+            Err(_) => Err(self.overloaded((caller, server), Overloaded::MUCH)),
         }
     }
 
@@ -215,10 +217,10 @@ impl Gate {
         &self,
         (caller, server): (&CallerName, Option<&ServerName>),
         overloaded: Overloaded,
-        why: Why,
     ) -> Overloaded {
-        self.0.refused(server, why);
-        self.turn_away(Whence::Caller(caller.clone(), server.cloned()), Bar::Limits);
+        self.0.refused(server, overloaded.why);
+        let bar = if overloaded.why == Why::Much { Bar::Limits } else { Bar::Rate };
+        self.turn_away(Whence::Caller(caller.clone(), server.cloned()), bar);
         overloaded
     }
 
@@ -286,7 +288,7 @@ impl Gate {
 
 impl Default for Gate {
     fn default() -> Self {
-        Self::new(CallLimits::default(), Barred::default())
+        Self::new(CallLimits::default(), true, Barred::default())
     }
 }
 
@@ -313,8 +315,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A refusal comes with its reason.
-    fn ask(&self, caller: &CallerName, server: Option<&ServerName>) -> Result<Asked, (Overloaded, Why)> {
+    fn ask(&self, caller: &CallerName, server: Option<&ServerName>) -> Result<Asked, Overloaded> {
         let mut state = self.lock();
         state.sweep();
         let State { bounds, callers, servers, nowhere, waiting, tickets, .. } = &mut *state;
@@ -322,9 +323,8 @@ impl Inner {
         let of_caller = at_name(callers, caller);
         let at = server.map_or(nowhere, |server| at_name(servers, server));
         if let Some(rate) = limits.server_calls_per_second {
-            let rate = Rate { a_second: rate, at_once: (rate * 2.0).max(1.0) };
-            let taken = at.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate);
-            taken.map_err(|overloaded| (overloaded, Why::TooOften))?;
+            let rate = Rate { of: Why::Calls, a_second: rate, at_once: (rate * 2.0).max(1.0) };
+            at.rate.get_or_insert_with(|| Bucket::full(rate)).take(rate)?;
         }
         let turn = at.turn(caller);
         let turn = &mut at.turns[turn];
@@ -340,12 +340,13 @@ impl Inner {
         }
         if *waiting >= limits.waiting || turn.queue.len() >= bounds.patience {
             at.tidy(caller);
-            return Err((Overloaded { retry_after: SOON }, Why::TooMany));
+            return Err(Overloaded::MUCH);
         }
         let (call, called) = oneshot::channel();
         *tickets += 1;
         turn.queue.push_back((*tickets, call));
         at.waiting += 1;
+        at.crush.waits += 1;
         of_caller.waiting += 1;
         *waiting += 1;
         Ok(Asked::Wait(*tickets, called))
@@ -394,16 +395,18 @@ impl State {
 // === impl Bounds ===
 
 impl Bounds {
-    fn of(limits: CallLimits) -> Self {
-        let (share, patience) = ((limits.calls_per_server / 2).max(1), (limits.waiting / 8).max(1));
-        Self { limits, share, patience }
+    fn of(limits: CallLimits, is_shared: bool) -> Self {
+        let all = limits.calls_per_server;
+        // The queue is for all servers: also where there is one caller, one of them must not fill it.
+        let (share, patience) = (if is_shared { (all / 2).max(1) } else { all }, (limits.waiting / 8).max(1));
+        Self { limits, is_shared, share, patience }
     }
 
     /// How often one caller may ask.
     fn rate(&self) -> Option<Rate> {
         let a_second = self.limits.requests_per_second?;
         let at_once = self.limits.burst.map_or(a_second * 2.0, |burst| burst as f64).max(1.0);
-        Some(Rate { a_second, at_once })
+        Some(Rate { of: Why::Requests, a_second, at_once })
     }
 }
 
@@ -442,10 +445,11 @@ impl Turn {
 // === impl Place ===
 
 impl Drop for Place<'_> {
-    /// Whoever was called has no place any more, and there is nothing to do.
+    /// The wait has ended, however it did. Whoever was called has no place any more, and there is no more to do.
     fn drop(&mut self) {
         let mut state = self.gate.lock();
         let Some(at) = state.at(self.server) else { return };
+        at.crush.waited += self.since.elapsed();
         let Some(turn) = at.turns.get_mut(self.caller) else { return };
         let Some(place) = turn.queue.iter().position(|(number, _)| *number == self.number) else { return };
         turn.queue.remove(place);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::limits::{Crush, Gauge, Load};
 use super::{Gateway, ready};
+use crate::connect::Strays;
 use crate::event::{BOUNDS, Circuit, Label, OUTCOMES, Reading, State};
 use crate::host::ServerStatus;
 use crate::names::{CallerName, ServerName};
@@ -56,6 +57,7 @@ pub(super) fn page(gateway: &Gateway) -> String {
     page.head("wharf_denials_total", "counter", "Calls that a rule refused, by the kind of rule.");
     meter.denials().for_each(|(rule, count)| page.sample("wharf_denials_total", &[("rule", rule)], count));
     page.servers(&servers);
+    page.strays(&servers);
     let gauge = gateway.desk.gate.gauge();
     page.crushes(&servers, &gauge);
     page.gate(gateway, &gauge);
@@ -188,6 +190,20 @@ impl Page {
             "1 for a server that is known not to be reachable, or left alone.",
             |s| usize::from(s.trouble.is_some()),
         );
+    }
+
+    /// What nobody waited for.
+    fn strays(&mut self, servers: &[ServerStatus]) {
+        let name = "wharf_server_strays_total";
+        self.head(name, "counter", "Messages of a server that nobody waited for, by kind.");
+        for server in servers {
+            let Strays { answers, malformed, notifications } = server.strays;
+            for (kind, count) in
+                [("answer", answers), ("malformed", malformed), ("notification", notifications)]
+            {
+                self.sample(name, &[("server", server.name.as_str()), ("kind", kind)], count);
+            }
+        }
     }
 
     /// Where too much was asked for.

@@ -363,11 +363,12 @@ impl GatewayBuilder {
         let barred = Barred::new(self.host.trail().clone());
         let Terms { callers, tokens, rules, limits, operators, required } = self.terms;
         let admission = Admission::new(callers, tokens, &self.host).with(operators, required);
+        let is_shared = !admission.is_anyone();
         self.settings.admission.store(Arc::new(admission));
         let mut desk = Desk::new(self.host, self.name, self.instructions)?;
         desk.tracer = tracer;
         desk.callers.store(rules.map(Arc::new));
-        desk.gate = Gate::new(limits, barred);
+        desk.gate = Gate::new(limits, is_shared, barred);
         Ok(Gateway { desk: Shift::begin(&Arc::new(desk)), settings: Arc::new(self.settings) })
     }
 }

@@ -6,20 +6,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::body::{self, Reply};
-use super::ending::STOPS;
-use super::h1::{Head, Intake, Outlet};
+use super::desk::unfit;
+use super::ending::{STOPS, stops};
+use super::h1::{BadBody, Head, Intake, Outlet};
 use super::http::{ARRIVE, Door};
 use super::terms::Admission;
 use super::{guard, metrics, ready};
 use crate::names::CallerName;
+use crate::wire::{Json, Message, parse_message};
 
 /// How many may ask at a time while the gateway stops.
 const AT_THE_END: usize = 64;
+/// How much of a request is read then for its id, and how long that may take.
+const READ_AT_THE_END: usize = 64 * 1024;
+const SENT_AT_THE_END: Duration = Duration::from_secs(1);
 
 impl Door {
     /// Answers what is no message.
@@ -93,18 +99,31 @@ impl Door {
 
     async fn last_words(self: Arc<Self>, mut stream: TcpStream) {
         let (reads, writes) = stream.split();
-        let (mut intake, outlet) = (Intake::new(reads), Outlet::new(writes));
+        let (mut intake, mut outlet) = (Intake::new(reads), Outlet::new(writes));
         let Ok(Ok(head)) = tokio::time::timeout(ARRIVE, intake.head()).await else { return };
         let reply = match guard::check(&head, (&self.gateway.settings, &self.names), &mut String::new()) {
             Err((status, why)) => body::plain(status, why),
-            Ok(()) if matches!(head.path(), "/mcp" | "/sse" | "/messages") => stopping(),
-            Ok(()) => self.probe(&head).await,
+            Ok(()) if !matches!(head.path(), "/mcp" | "/sse" | "/messages") => self.probe(&head).await,
+            Ok(()) if *head.method() != Method::POST => {
+                body::plain(StatusCode::SERVICE_UNAVAILABLE, STOPS).with("retry-after", "1")
+            }
+            // Who asks is not looked at, and so little of what it says is.
+            Ok(()) => match intake.body(READ_AT_THE_END, SENT_AT_THE_END, &mut outlet.writes).await {
+                Err(BadBody::Gone) => return,
+                Err(_) => body::overloaded(&Json::null(), &stops()),
+                Ok(frame) => body::overloaded(&self.id_of(frame), &stops()),
+            },
         };
         // Whoever breaks off needs no answer.
         outlet.end(reply, Some(&head), &mut intake).await;
     }
-}
 
-fn stopping() -> Reply {
-    body::plain(StatusCode::SERVICE_UNAVAILABLE, STOPS).with("retry-after", "1")
+    /// The id of a request that is not looked at further.
+    fn id_of(&self, frame: Bytes) -> Json {
+        match parse_message(frame, self.gateway.settings.limits.depth) {
+            Ok(Message::Request { id, .. }) => id,
+            Ok(_) => Json::null(),
+            Err(bad) => unfit(bad).0,
+        }
+    }
 }

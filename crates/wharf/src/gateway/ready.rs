@@ -4,11 +4,12 @@
 //! Nothing is started or asked to find it out.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::Gateway;
-use crate::event::{BOUNDS, Circuit, Label, OUTCOMES, Reading, percentile};
+use crate::event::{Circuit, Durations, Label, OUTCOMES, Reading};
 use crate::host::{Instance, ServerStatus};
 use crate::names::ServerName;
 
@@ -26,7 +27,7 @@ pub(super) struct Obstacle {
 struct Sum {
     started: u64,
     outcomes: [u64; OUTCOMES.len()],
-    buckets: [u64; BOUNDS.len() + 1],
+    durations: Durations,
 }
 
 /// Everything that keeps the gateway from being ready.
@@ -121,7 +122,7 @@ impl Sum {
     fn add(&mut self, reading: &Reading) {
         self.started += reading.started;
         self.outcomes.iter_mut().zip(&reading.outcomes).for_each(|(sum, count)| *sum += count);
-        self.buckets.iter_mut().zip(&reading.buckets).for_each(|(sum, count)| *sum += count);
+        self.durations.add(&reading.durations);
     }
 
     fn document(&self) -> Value {
@@ -129,7 +130,7 @@ impl Sum {
         let outcomes = OUTCOMES.iter().zip(self.outcomes).filter(|(_, count)| *count > 0);
         let outcomes: serde_json::Map<String, Value> =
             outcomes.map(|(name, count)| ((*name).to_owned(), json!(count))).collect();
-        let within = |part| percentile(&self.buckets, part).map(|time| time.as_micros() as u64);
+        let micros = |time: Option<Duration>| time.map(|time| time.as_micros() as u64);
         json!({
             "name": null,
             "calls": self.started,
@@ -137,9 +138,10 @@ impl Sum {
             "inFlight": self.started.saturating_sub(ended),
             "outcomes": outcomes,
             // How many took how long, for whoever looks twice and wants to know of the time between.
-            "durations": self.buckets,
-            "p50Us": within(50),
-            "p99Us": within(99),
+            "durations": self.durations.counts().collect::<Vec<_>>(),
+            "p50Us": micros(self.durations.within(50)),
+            "p99Us": micros(self.durations.within(99)),
+            "longestUs": micros(self.durations.longest()),
         })
     }
 }

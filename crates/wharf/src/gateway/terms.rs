@@ -72,7 +72,7 @@ impl Gateway {
         let next = Arc::new(next);
         settings.admission.store(Arc::clone(&next));
         before.give_way(&next);
-        self.desk.gate.adopt(limits);
+        self.desk.gate.adopt(limits, !next.is_anyone());
         self.desk.give(rules);
         self.desk.withdraw();
         Ok(())
@@ -154,7 +154,8 @@ impl Admission {
         self.callers.look() || lapsed
     }
 
-    fn is_anyone(&self) -> bool {
+    /// Whether nobody is asked who they are: then all of them are one caller.
+    pub(super) fn is_anyone(&self) -> bool {
         self.callers.is_anyone() && self.tokens.is_none()
     }
 

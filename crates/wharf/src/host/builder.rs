@@ -14,7 +14,7 @@ use crate::ask::{Asker, Decline};
 use crate::call::Validators;
 use crate::catalog::CatalogStore;
 use crate::config::ServerConfig;
-use crate::connect::{Dock, EraMemory, EraStore, Leaving, Logins, TokenMemory, TokenStore};
+use crate::connect::{Dock, EraMemory, EraStore, Leaving, Logins, StraysByServer, TokenMemory, TokenStore};
 use crate::error::{Error, Result};
 use crate::event::{Bus, Meter, Trail};
 use crate::names::ServerName;
@@ -267,6 +267,7 @@ impl HostBuilder {
             grace: self.grace,
             retry_pause: self.retry_pause,
             leaving: Leaving::default(),
+            strays: StraysByServer::default(),
             sandbox,
             packages: self.packages,
         };

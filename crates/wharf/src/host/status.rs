@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::Host;
 use super::health::Instance;
 use crate::config::Transport;
+use crate::connect::Strays;
 use crate::error::Error;
 use crate::event::{Label, Meter, Reading, State};
 use crate::names::ServerName;
@@ -28,6 +29,8 @@ pub struct ServerStatus {
     pub instances: Vec<Instance>,
     /// How many calls were sent again.
     pub retries: u64,
+    /// What it has sent that nobody waited for, over all its connections since the start.
+    pub strays: Strays,
     /// How many connections live, those that callers have to themselves with them.
     pub connections: usize,
     /// How many of them are to programs that Wharf started.
@@ -75,6 +78,7 @@ impl Host {
                 state: server.state(),
                 instances: server.berths().iter().map(Instance::of).collect(),
                 retries: server.retries.load(Ordering::Relaxed),
+                strays: self.scope.pool.dock().strays.of(&name),
                 connections,
                 processes,
                 // A connection that lives is no help while nobody is let through to it.

@@ -109,6 +109,11 @@ impl Lines {
         (!line.iter().all(u8::is_ascii_whitespace)).then_some(Line::Text(line))
     }
 
+    /// Whether the line that has begun is longer than it may be already.
+    pub fn is_discarding(&self) -> bool {
+        self.discarding.is_some()
+    }
+
     fn discard_if_too_long(&mut self) {
         // One more than the limit, for the `\r` that is not part of the line.
         if self.discarding.is_some() || self.buffer.len() > self.max + 1 {

@@ -51,6 +51,27 @@ async fn frm_01_a_line_of_the_limit_is_taken_and_one_more_byte_is_not() {
 }
 
 #[tokio::test]
+async fn frm_01_a_server_that_is_not_ready_for_a_line_over_the_limit_is_told_so() {
+    let limit = 100_000;
+    // One more without an end: it could be that of a line break.
+    let line = |id, newline| Step::LongLine { bytes: limit + if newline { 1 } else { 2 }, id, newline };
+    for (steps, words) in [
+        (vec![line(false, true), Step::Hang], "its line has 100001 bytes, more than the limit of 100000"),
+        (vec![line(false, false), Step::Hang], "its line has more than 100000 bytes, which is the limit"),
+        (vec![line(true, true)], "its line has 100001 bytes, more than the limit of 100000"),
+        (vec![Step::Hang], "not ready within 1s (`start_timeout`)\n"),
+    ] {
+        let mut config = puppet("pup", &Puppet::of(Era::Legacy).on("initialize", steps));
+        config.start_timeout = Duration::from_secs(1);
+        let limits = Limits { line: limit, ..Limits::default() };
+        let host = quick().limits(limits).server(config).start().await.unwrap();
+        let failure = host.berth("pup").unwrap().connect().await.unwrap_err();
+        assert!(format!("{failure}\n").contains(words), "{words}: {failure}");
+        host.close().await;
+    }
+}
+
+#[tokio::test]
 async fn frm_06_pieces_of_a_message_and_several_in_one_write_are_the_same_messages() {
     let split = legacy().on("tool:echo", [Step::SplitBytes(GOOD.into())]);
     let two = legacy().on("tool:echo", [Step::RawNoNewline(format!("{}\n{GOOD}\n", note("a/b")))]);

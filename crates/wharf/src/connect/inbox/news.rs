@@ -53,7 +53,7 @@ impl Inbox {
         if wanted == Wanted::Yes {
             return;
         }
-        self.counters.notifications.fetch_add(1, Ordering::Relaxed);
+        self.counters.notification();
         if wanted == Wanted::TooLate || self.is_idle() {
             return;
         }

@@ -30,19 +30,59 @@ fn l96_a_denial_is_counted_by_the_kind_of_its_rule() {
     assert_eq!(meter.read().last().map(Reading::ended), Some(12));
 }
 
+/// What is told of calls that took so long.
+fn told(nanos: impl IntoIterator<Item = u64>) -> Reading {
+    let tally = Tally::default();
+    nanos.into_iter().for_each(|nanos| tally.end(OK, Duration::from_nanos(nanos)));
+    tally.read(Label::Others)
+}
+
 #[test]
-fn l96_times_are_told_from_how_calls_are_sorted() {
-    let mut buckets = [0; BOUNDS.len() + 1];
-    assert_eq!(percentile(&buckets, 50), None);
-    buckets[4] = 100;
-    let half = percentile(&buckets, 50).unwrap();
-    assert!(half > Duration::from_micros(500) && half <= Duration::from_millis(1), "{half:?}");
-    buckets[13] = 2;
-    assert!(percentile(&buckets, 99).unwrap() > Duration::from_millis(500));
-    assert!(percentile(&buckets, 50).unwrap() <= Duration::from_millis(1));
-    buckets = [0; BOUNDS.len() + 1];
-    buckets[BOUNDS.len()] = 1;
-    assert_eq!(percentile(&buckets, 99), Some(Duration::from_secs(300)), "the last bound that there is");
+fn l96_nothing_is_told_as_slower_than_it_was() {
+    assert_eq!(told([]).durations.within(50), None);
+    let second = 1_000_000_000;
+    for nanos in [1_500_000_000, 30 * second, 30 * second + 1, 420, 77 * second, 900 * second, 9000 * second]
+    {
+        let durations = told([nanos; 256]).durations;
+        let took = Duration::from_nanos(nanos);
+        for shown in [50, 99, 100].map(|part| durations.within(part).unwrap()) {
+            assert!(shown <= took && (shown >= took * 8 / 9 || nanos < 1_000), "{shown:?} of {took:?}");
+        }
+    }
+}
+
+#[test]
+fn l96_any_part_of_any_calls_is_told_to_within_an_eighth() {
+    let mut random = fastrand::Rng::with_seed(96);
+    for round in 0..200 {
+        let most = 2_f64.powf(11.0 + f64::from(round % 31));
+        let mut nanos: Vec<u64> = (0..500).map(|_| 1_000 + (most * random.f64().powi(4)) as u64).collect();
+        let durations = told(nanos.iter().copied()).durations;
+        nanos.sort_unstable();
+        for hundredths in [1, 50, 90, 99, 100] {
+            let took = nanos[hundredths * 5 - 1] as f64;
+            let shown = durations.within(hundredths as u64).unwrap().as_nanos() as f64;
+            // The first parts have a microsecond, whatever that is of their time.
+            let off = (took / 8.0).max(1_000.0) + 1.0;
+            assert!((shown - took).abs() <= off, "{hundredths} of {most}: {shown} for {took}");
+        }
+    }
+}
+
+#[test]
+fn l96_what_came_between_two_looks_is_told_by_itself() {
+    let tally = Tally::default();
+    (0..1000).for_each(|_| tally.end(OK, Duration::from_millis(3)));
+    let before = tally.read(Label::Others).durations;
+    (0..10).for_each(|_| tally.end(OK, Duration::from_millis(1500)));
+    let now = tally.read(Label::Others).durations;
+    let between = now.since(&before);
+    for shown in [50, 99].map(|part| between.within(part).unwrap()) {
+        assert!(shown > Duration::from_millis(1375) && shown <= Duration::from_millis(1500), "{between:?}");
+    }
+    assert_eq!(now.since(&now).within(50), None);
+    // As it is told to others and read there.
+    assert_eq!(Durations::of(now.counts(), now.longest()), now);
 }
 
 #[test]
@@ -54,6 +94,10 @@ fn l96_a_call_is_sorted_by_its_time_to_the_nanosecond() {
     let reading = tally.read(Label::Others);
     assert_eq!((reading.buckets[0], reading.buckets[1]), (2, 1));
     assert_eq!((reading.buckets[BOUNDS.len() - 1], reading.buckets[BOUNDS.len()]), (1, 1));
+    for (n, bound) in BOUNDS.into_iter().enumerate() {
+        let buckets = told([bound, bound + 1]).buckets;
+        assert_eq!((buckets[n], buckets[n + 1]), (1, 1), "at {bound}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::{Gate, Inner, Server, metrics};
+use super::{Gate, Inner, Server, Why, metrics};
 use crate::names::{CallerName, ServerName};
 
 /// What goes on at the gate.
@@ -37,16 +37,9 @@ pub(in crate::gateway) struct Crush {
     pub(in crate::gateway) too_often: u64,
     /// Refused because too many waited, or it waited too long.
     pub(in crate::gateway) too_many: u64,
-    /// Had to wait, and how long all of them did.
+    /// Had to wait, in vain or not, and how long all of those did that wait no more.
     pub(in crate::gateway) waits: u64,
     pub(in crate::gateway) waited: Duration,
-}
-
-/// Why somebody is refused.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Why {
-    TooOften,
-    TooMany,
 }
 
 /// So many callers are ever told of by name, however many come: whoever keeps what it is told keeps each name for good.
@@ -116,19 +109,11 @@ impl Inner {
         let mut nothing = Crush::default();
         let crush = state.at(server).map_or(&mut nothing, |at| &mut at.crush);
         let (here, all) = match why {
-            Why::TooOften => (&mut crush.too_often, &self.too_often),
-            Why::TooMany => (&mut crush.too_many, &self.too_many),
+            Why::Requests | Why::Calls => (&mut crush.too_often, &self.too_often),
+            Why::Much => (&mut crush.too_many, &self.too_many),
         };
         *here += 1;
         metrics::count(all);
-    }
-
-    /// Somebody waited for its turn at a server, in vain or not.
-    pub(super) fn waited(&self, server: Option<&ServerName>, time: Duration) {
-        if let Some(at) = self.lock().at(server) {
-            at.crush.waits += 1;
-            at.crush.waited += time;
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Overloaded, SOON};
+use super::{Overloaded, Why};
 
 /// What is left of a rate.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub(super) struct Bucket {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
+    pub(super) of: Why,
     pub(super) a_second: f64,
     pub(super) at_once: f64,
 }
@@ -40,7 +41,7 @@ impl Bucket {
             self.left -= 1.0;
             return Ok(());
         }
-        let wait = Duration::try_from_secs_f64((1.0 - left) / rate.a_second).unwrap_or(SOON);
-        Err(Overloaded { retry_after: wait.max(Duration::from_millis(1)) })
+        let wait = Duration::try_from_secs_f64((1.0 - left) / rate.a_second);
+        Err(Overloaded::often(rate.of, wait.ok()))
     }
 }

@@ -15,6 +15,7 @@ use crate::names::{CallerName, ServerName};
 fn gate(calls_per_caller: usize, calls_per_server: usize, waiting: usize) -> Gate {
     Gate::new(
         CallLimits { calls_per_caller, calls_per_server, waiting, ..CallLimits::default() },
+        true,
         Barred::default(),
     )
 }
@@ -46,6 +47,41 @@ async fn l94_one_callers_flood_leaves_room_at_its_server_and_takes_none_elsewher
     assert!(at_once(&gate, "flood", "quick").unwrap().is_ok(), "and so does the same one elsewhere");
     drop(held);
     assert!(at_once(&gate, "flood", "slow").unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l94_where_there_is_one_caller_it_has_all_of_a_server_until_there_are_others() {
+    let limits = CallLimits { calls_per_server: 8, ..CallLimits::default() };
+    let gate = Gate::new(limits.clone(), false, Barred::default());
+    let held: Vec<Pass<'_>> = (0..8).map(|_| at_once(&gate, "local", "s").unwrap().unwrap()).collect();
+    assert!(at_once(&gate, "local", "s").is_none(), "all of it and no more");
+    // The first key: what is under way goes on, and no more is taken than a share.
+    gate.adopt(limits.clone(), true);
+    let mut held = held.into_iter();
+    held.by_ref().take(4).for_each(drop);
+    assert!(at_once(&gate, "local", "s").is_none(), "four are under way, which is half");
+    assert!(at_once(&gate, "ann", "s").unwrap().is_ok());
+    // And back: whoever waits for its share goes at once.
+    let mut waiting = Box::pin(async { enter(&gate, "local", "s").await });
+    assert!((&mut waiting).now_or_never().is_none());
+    gate.adopt(limits, false);
+    assert!(waiting.now_or_never().unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l96_a_wait_is_counted_when_it_begins_and_its_time_however_it_ends() {
+    let gate = gate(100, 2, 80);
+    let at = server("s");
+    let _held = at_once(&gate, "a", "s").unwrap().unwrap();
+    let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(async { enter(&gate, "a", "s").await })).collect();
+    assert!(waiting.iter_mut().all(|w| w.now_or_never().is_none()));
+    let crush = gate.gauge().crush(&at);
+    assert_eq!((crush.waits, crush.waited), (10, Duration::ZERO));
+    sleep(Duration::from_secs(3)).await;
+    drop(waiting);
+    let crush = gate.gauge().crush(&at);
+    assert_eq!((crush.waits, crush.waited), (10, Duration::from_secs(30)), "they left");
+    assert_eq!((crush.too_many, crush.too_often), (0, 0), "nobody refused them");
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +129,7 @@ async fn l94_a_full_queue_refuses_at_once_and_another_queue_does_not_mind() {
 #[tokio::test(start_paused = true)]
 async fn l94_a_rate_has_a_burst_and_refills() {
     let limits = CallLimits { requests_per_second: Some(2.0), burst: Some(3), ..CallLimits::default() };
-    let gate = Gate::new(limits, Barred::default());
+    let gate = Gate::new(limits, true, Barred::default());
     let ann = caller("ann");
     assert!((0..3).all(|_| gate.arrive(&ann).is_ok()));
     let wait = gate.arrive(&ann).unwrap_err().retry_after;
@@ -102,7 +138,7 @@ async fn l94_a_rate_has_a_burst_and_refills() {
     sleep(wait).await;
     assert!(gate.arrive(&ann).is_ok() && gate.arrive(&ann).is_err());
     let limits = CallLimits { server_calls_per_second: Some(1.0), ..CallLimits::default() };
-    let gate = Gate::new(limits, Barred::default());
+    let gate = Gate::new(limits, true, Barred::default());
     assert!(at_once(&gate, "a", "s").unwrap().is_ok() && at_once(&gate, "b", "s").unwrap().is_ok());
     assert!(at_once(&gate, "c", "s").unwrap().is_err());
     assert!(at_once(&gate, "c", "t").unwrap().is_ok());

@@ -62,7 +62,7 @@ async fn l95_calls_beyond_the_limits_are_on_record() {
     let (host, _audit) = audited(&log, quick().server(puppet("slow", &slow))).await;
     host.tools().await;
     // One is under way, one may wait.
-    let limits = CallLimits { calls_per_server: 2, waiting: 8, ..CallLimits::default() };
+    let limits = CallLimits { calls_per_server: 1, waiting: 8, ..CallLimits::default() };
     let mut door = open_with(host, |b| b.limits(limits)).await;
     let echo = || json!({"name": "slow_echo", "arguments": {}});
     let asking = async { tokio::join!(door.modern("tools/call", echo()), door.modern("tools/call", echo())) };

@@ -38,7 +38,7 @@ async fn l94_what_a_server_has_too_much_of_is_counted_at_that_server() {
     let (log, go) = (at(&files, "log"), at(&files, "go"));
     let slow = Puppet::of(Era::Modern).on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]).log(&log);
     // One is under way, and one waits.
-    let limits = CallLimits { calls_per_server: 2, waiting: 8, ..CallLimits::default() };
+    let limits = CallLimits { calls_per_server: 1, waiting: 8, ..CallLimits::default() };
     let host = host([puppet("slow", &slow), puppet("fine", &Puppet::of(Era::Modern))]).await;
     host.tools().await;
     let door = Arc::new(open_with(host, |b| b.limits(limits)).await);
@@ -85,7 +85,10 @@ async fn l94_a_server_that_is_asked_too_often_is_known_by_name() {
     host.tools().await;
     let door = open_with(host, |b| b.limits(limits)).await;
     assert!(call(&door, "pup_echo").await["result"].is_object());
-    assert_eq!(call(&door, "pup_echo").await["error"]["data"]["kind"], "overloaded");
+    let refused = call(&door, "pup_echo").await;
+    assert_eq!(refused["error"]["data"]["kind"], "overloaded");
+    let words = refused["error"]["message"].as_str().unwrap();
+    assert!(words.contains("rate limit of calls to this server"), "nothing is under way: {words}");
     let now = scrape(&door).await;
     let refused = |server, reason| of(&now, "wharf_server_refused_total", server, Some(reason));
     assert_eq!((refused("pup", "rate"), refused("pup", "queue")), (Some(1.0), Some(0.0)));
@@ -99,7 +102,7 @@ async fn l96_a_call_that_waits_too_long_is_counted_as_waited_and_as_refused() {
     let log = at(&files, "log");
     let mut slow = puppet("slow", &Puppet::of(Era::Modern).on("tool:echo", [Step::Hang]).log(&log));
     slow.timeout = Duration::from_secs(1);
-    let limits = CallLimits { calls_per_server: 2, waiting: 8, ..CallLimits::default() };
+    let limits = CallLimits { calls_per_server: 1, waiting: 8, ..CallLimits::default() };
     let host = quick().server(slow).start().await.unwrap();
     host.tools().await;
     let door = open_with(host, |b| b.limits(limits)).await;
@@ -110,6 +113,79 @@ async fn l96_a_call_that_waits_too_long_is_counted_as_waited_and_as_refused() {
     assert_eq!(of(&now, "wharf_server_waits_total", "slow", None), Some(1.0));
     let overloaded = kinds.iter().filter(|kind| **kind == "overloaded").count() as f64;
     assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(overloaded));
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_calls_that_wait_and_are_given_up_are_counted_as_waits() {
+    let files = folder();
+    let log = at(&files, "log");
+    let slow = Puppet::of(Era::Modern).on("tool:echo", [Step::Hang]).log(&log);
+    let limits = CallLimits { calls_per_server: 1, waiting: 80, ..CallLimits::default() };
+    let host = host([puppet("slow", &slow)]).await;
+    host.tools().await;
+    let door = Arc::new(open_with(host, |b| b.limits(limits)).await);
+    let spawn = || {
+        let door = Arc::clone(&door);
+        tokio::spawn(async move { call(&door, "slow_echo").await })
+    };
+    let first = spawn();
+    until("it is under way", || count(&received(&log), "tools/call") == 1).await;
+    let waiting: Vec<_> = (0..10).map(|_| spawn()).collect();
+    let now = reaches(&door, "wharf_gate_waiting", &[("server", "slow")], 10.0).await;
+    assert_eq!(of(&now, "wharf_server_waits_total", "slow", None), Some(10.0), "counted when they begin");
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    let now = reaches(&door, "wharf_gate_waiting", &[("server", "slow")], 0.0).await;
+    assert_eq!(of(&now, "wharf_server_waits_total", "slow", None), Some(10.0));
+    assert!(of(&now, "wharf_server_wait_seconds_total", "slow", None) > Some(0.0));
+    assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(0.0));
+    first.abort();
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_times_are_told_as_no_longer_than_they_were() {
+    let mut late = puppet("late", &Puppet::of(Era::Modern).on("tool:echo", [Step::Hang]));
+    late.timeout = Duration::from_millis(300);
+    let host = quick().server(late).start().await.unwrap();
+    host.tools().await;
+    let door = open(host).await;
+    let begun = std::time::Instant::now();
+    for _ in 0..3 {
+        assert_eq!(call(&door, "late_echo").await["error"]["data"]["kind"], "timeout");
+    }
+    // Two of them took the least that they can.
+    let most = begun.elapsed() - Duration::from_millis(600);
+    let row = get(&door, "/status", &[]).await.json()["servers"][0].clone();
+    for time in ["p50Us", "p99Us", "longestUs"] {
+        let time = Duration::from_micros(row[time].as_u64().unwrap());
+        assert!(time <= most && time > Duration::from_millis(260), "{time:?} of {most:?}: {row}");
+    }
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l36_what_nobody_waits_for_is_counted_by_server_over_all_its_connections() {
+    let note = r#"{"jsonrpc":"2.0","method":"nobody/wants"}"#;
+    let stray = r#"{"jsonrpc":"2.0","id":987654,"result":{}}"#;
+    let steps = [
+        Step::Flood { line: note.into(), count: Some(3) },
+        Step::Flood { line: stray.into(), count: Some(2) },
+        Step::Raw(r#"{"jsonrpc":"2.0","#.into()),
+        Step::Honest,
+    ];
+    let noisy = puppet("noisy", &Puppet::of(Era::Legacy).on("tool:echo", steps));
+    let door = open(host([noisy, puppet("fine", &Puppet::of(Era::Legacy))]).await).await;
+    for round in [1.0, 2.0] {
+        assert!(call(&door, "noisy_echo").await["result"].is_object());
+        assert!(call(&door, "fine_echo").await["result"].is_object());
+        let now = scrape(&door).await;
+        for (kind, count) in [("notification", 3.0), ("answer", 2.0), ("malformed", 1.0)] {
+            let of = |server| now.value("wharf_server_strays_total", &[("server", server), ("kind", kind)]);
+            assert_eq!((of("noisy"), of("fine")), (Some(round * count), Some(0.0)), "{kind}");
+        }
+        door.host.berth("noisy").unwrap().disconnect().await;
+    }
     door.host.close().await;
 }
 

@@ -49,8 +49,8 @@ async fn exh_03_ten_thousand_calls_to_one_slow_server() {
         caller.write_all(format!("{body}\n").as_bytes()).await.unwrap();
         caller
     });
-    // 128 are under way and 128 wait; the rest are told at once.
-    let refused = CALLS - 256;
+    // 256 are under way, since there is no other caller, and 128 wait; the rest are told at once.
+    let refused = CALLS - 384;
     let mut told: HashMap<String, Value> = HashMap::new();
     while told.len() < refused + 1 {
         let line = soon("an answer", answers.next_line()).await.unwrap().unwrap();
@@ -60,10 +60,10 @@ async fn exh_03_ten_thousand_calls_to_one_slow_server() {
     let fine = told.remove("\"fine\"").expect("a call to another server is not held up");
     assert!(fine["result"]["content"].is_array(), "{fine}");
     assert!(told.values().all(is_overloaded), "{:?}", told.values().find(|m| !is_overloaded(m)));
-    until("the first calls reach the server", || count(&received(&log), "tools/call") == 128).await;
+    until("the first calls reach the server", || count(&received(&log), "tools/call") == 256).await;
     drop(flood.await.unwrap());
     soon("the end of the pipe", serving).await.unwrap().unwrap();
-    assert_eq!(count(&received(&log), "tools/call"), 128, "the queue went with its caller");
+    assert_eq!(count(&received(&log), "tools/call"), 256, "the queue went with its caller");
     host.close().await;
 }
 
@@ -72,7 +72,7 @@ async fn l94_over_http_too_much_is_429_in_the_modern_era_and_an_error_in_the_leg
     let files = folder();
     let (log, go) = (at(&files, "log"), at(&files, "go"));
     let slow = Puppet::of(Era::Modern).on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]).log(&log);
-    let limits = CallLimits { calls_per_server: 2, waiting: 8, ..CallLimits::default() };
+    let limits = CallLimits { calls_per_server: 1, waiting: 8, ..CallLimits::default() };
     let host = host([puppet("slow", &slow), puppet("fine", &Puppet::of(Era::Modern))]).await;
     host.tools().await;
     let door = std::sync::Arc::new(open_with(host, |b| b.limits(limits)).await);
@@ -126,6 +126,8 @@ async fn l94_a_caller_that_asks_too_often_is_told_when_to_come_back() {
     let wait: u64 = refused.headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((90..=100).contains(&wait), "{wait}");
     assert!(is_overloaded(&refused.json()), "{refused:?}");
+    let words = refused.json()["error"]["message"].to_string();
+    assert!(words.contains("rate limit of your requests") && words.contains("try again in 9"), "{words}");
     assert!(received(&log).is_empty(), "the server was never contacted");
     door.host.close().await;
 }

@@ -407,6 +407,17 @@ async fn l96_ready_says_no_while_the_gateway_stops_and_calls_end() {
         let late = watching.modern("tools/call", json!({"name": "pup_echo", "arguments": {}})).await;
         assert_eq!(late.status, StatusCode::SERVICE_UNAVAILABLE, "{late:?}");
         assert_eq!(late.headers["retry-after"], "1");
+        let (told, kind) = (late.json(), "unavailable");
+        assert_eq!((&told["id"], &told["error"]["data"]["kind"]), (&json!(7), &json!(kind)), "{told}");
+        assert_eq!(told["error"]["data"]["retryable"], true, "{told}");
+        // So much is not read for an id.
+        let long = json!({"name": "pup_echo", "arguments": {"message": "x".repeat(70_000)}});
+        let long = watching.modern("tools/call", long).await;
+        assert_eq!(long.status, StatusCode::SERVICE_UNAVAILABLE, "{long:?}");
+        let told = long.json();
+        assert_eq!((&told["id"], &told["error"]["data"]["kind"]), (&Value::Null, &json!(kind)), "{told}");
+        let stream = get(&watching, "/sse", &[]).await;
+        assert_eq!(stream.status, StatusCode::SERVICE_UNAVAILABLE, "what has no id: {stream:?}");
         std::fs::write(at(&files, "gate"), "").unwrap();
     };
     let (answer, ()) = soon("the end", async { tokio::join!(calling, stopping) }).await;

@@ -313,6 +313,7 @@ pub(crate) fn dock(peer: Arc<Ears>) -> Dock {
         grace: Duration::from_secs(2),
         retry_pause: Duration::from_millis(250),
         leaving: wharf::connect::Leaving::default(),
+        strays: Default::default(),
         egress: NetOptions::default(),
         sandbox: None,
         packages: None,
