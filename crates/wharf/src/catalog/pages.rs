@@ -79,5 +79,5 @@ impl List {
 }
 
 pub(super) fn broken(connection: &Connection, reason: String) -> Error {
-    Error::Protocol { server: connection.server().clone(), reason, stderr: connection.stderr() }
+    Error::Protocol { server: connection.server().clone(), reason, sent: false, stderr: connection.stderr() }
 }

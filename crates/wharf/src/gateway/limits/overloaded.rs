@@ -25,7 +25,7 @@ const UNAVAILABLE: &str = "unavailable";
 impl From<Overloaded> for RpcError {
     fn from(overloaded: Overloaded) -> Self {
         let wait = overloaded.retry_after.as_millis().try_into().unwrap_or(u64::MAX);
-        let data = json!({ "kind": KIND, "retryable": true, "retryAfterMs": wait });
+        let data = json!({ "kind": KIND, "retryable": true, "mayHaveRun": false, "retryAfterMs": wait });
         let error = Self::new(code::INTERNAL, "too much is under way already; try again later");
         Self { data: Some(Json::of(&data)), ..error }
     }
