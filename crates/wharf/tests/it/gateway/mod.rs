@@ -29,6 +29,7 @@ mod quiet;
 mod rules;
 mod sharing;
 mod slow;
+mod storms;
 mod streams;
 mod subscriptions;
 mod terms;
