@@ -73,7 +73,7 @@ impl Visitor for AtBrowser<'_> {
                 returned = self.door.wait(page) => returned,
                 pasted = pasted => Ok(pasted),
                 () = tokio::time::sleep(PATIENCE) => {
-                    Err(Error::Cancelled { reason: format!("nobody logged in within {PATIENCE:?}") })
+                    Err(Error::Cancelled { reason: format!("nobody logged in within {PATIENCE:?}"), sent: false })
                 }
             };
             self.app.ui.hold(false);

@@ -111,6 +111,11 @@ impl Failure {
         matches!(self, Self::Library(error, _) if error.is_retryable())
     }
 
+    /// Whether a tool was sent the call and may have run.
+    pub(crate) fn may_have_run(&self) -> bool {
+        matches!(self, Self::Library(error, _) if error.may_have_run())
+    }
+
     /// The next step.
     pub(crate) fn next_step(&self) -> Option<String> {
         match self {
@@ -160,6 +165,7 @@ fn exit_of(error: &Error) -> Exit {
         Error::Config { .. } => Exit::Config,
         Error::CommandNotAllowed { .. }
         | Error::Denied { .. }
+        | Error::Withheld { .. }
         | Error::Sandbox { .. }
         | Error::Unapproved { .. } => Exit::Denied,
         Error::Auth { .. } | Error::Login { .. } => Exit::Auth,
@@ -188,7 +194,7 @@ fn exit_of(error: &Error) -> Exit {
 fn in_cli_words(error: &Error) -> Option<String> {
     match error {
         Error::Timeout { .. } => {
-            Some("wait longer with `--timeout 2m`, or set `timeout` for the server".into())
+            Some(first(error, "wait longer with `--timeout 2m`, or set `timeout` for the server"))
         }
         Error::Connection { retryable: true, transport: "stdio", .. } => {
             Some("nothing was run, so it may be tried again; `-v` shows all that the server writes".into())
@@ -201,8 +207,16 @@ fn in_cli_words(error: &Error) -> Option<String> {
             Some("it asks something back: call it at a terminal, where somebody can answer".into())
         }
         Error::Protocol { .. } => {
-            Some("see what it says with `-vv`, and report it to the server's maker".into())
+            Some(first(error, "see what it says with `-vv`, and report it to the server's maker"))
         }
         _ => None,
+    }
+}
+
+/// A next step, after what must be known before anything is done.
+fn first(error: &Error, then: &str) -> String {
+    match error.may_have_run() {
+        true => format!("the tool may have run: check its effect before you call it again; {then}"),
+        false => format!("nothing was run; {then}"),
     }
 }

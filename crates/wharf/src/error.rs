@@ -3,6 +3,8 @@
 //! Every error says what happened, whose side it is on, whether a retry helps, and the next step.
 //! It stands in the vocabulary because every room below returns it (`docs/decisions/0002-one-error-type.md`).
 
+mod advice;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -56,6 +58,16 @@ pub enum Error {
     #[error("{what}: denied by {rule}")]
     Denied {
         /// What was asked for.
+        what: String,
+        /// The rule that said no.
+        rule: String,
+        /// How a person allows it.
+        hint: String,
+    },
+    /// A rule keeps the result of a call from whoever made it. The tool has run.
+    #[error("{what}: denied by {rule}")]
+    Withheld {
+        /// What is kept back.
         what: String,
         /// The rule that said no.
         rule: String,
@@ -121,6 +133,8 @@ pub enum Error {
         server: ServerName,
         /// How long was waited.
         after: Duration,
+        /// Whether it ended the call of a tool that was sent, which may have run.
+        sent: bool,
         /// The last lines the server wrote to its standard error.
         stderr: StderrTail,
     },
@@ -229,12 +243,14 @@ pub enum Error {
         server: ServerName,
     },
     /// The server broke the protocol.
-    #[error("server `{server}` broke the protocol: {reason}{stderr}")]
+    #[error("server `{server}` broke the protocol{}: {reason}{stderr}", if *sent { " after the call was sent" } else { "" })]
     Protocol {
         /// The server.
         server: ServerName,
         /// Which rule, and how.
         reason: String,
+        /// Whether it ended the call of a tool that was sent, which may have run.
+        sent: bool,
         /// The last lines the server wrote to its standard error.
         stderr: StderrTail,
     },
@@ -293,6 +309,8 @@ pub enum Error {
     Cancelled {
         /// Who cancelled it, and why.
         reason: String,
+        /// Whether it ended the call of a tool that was sent, which may have run.
+        sent: bool,
     },
     /// Two calls changed the same thing at the same time, and this one came second.
     #[error("{reason}")]
@@ -333,7 +351,7 @@ impl Error {
         match self {
             Self::Config { .. } => "config",
             Self::CommandNotAllowed { .. } => "command_not_allowed",
-            Self::Denied { .. } => "denied",
+            Self::Denied { .. } | Self::Withheld { .. } => "denied",
             Self::Sandbox { .. } => "sandbox",
             Self::Unapproved { .. } => "unapproved",
             Self::Connection { .. } => "connection",
@@ -370,6 +388,7 @@ impl Error {
             Self::Config { .. }
             | Self::CommandNotAllowed { .. }
             | Self::Denied { .. }
+            | Self::Withheld { .. }
             | Self::Unapproved { .. }
             | Self::Arguments { .. }
             | Self::UnknownTool { .. }
@@ -395,76 +414,6 @@ impl Error {
             | Self::Busy { .. }
             | Self::UnknownOutcome { .. } => Side::Server,
             Self::Overloaded { .. } | Self::Audit { .. } | Self::Internal(_) => Side::Us,
-        }
-    }
-
-    /// Whether the same call may be made again and has a chance. A call that may have run is not retryable.
-    pub fn is_retryable(&self) -> bool {
-        self.is_unsent() || matches!(self, Self::Busy { .. } | Self::Overloaded { .. })
-    }
-
-    /// Whether nothing of it was sent, and it may go another way at once. A server that refused what it was sent gives
-    /// its word that it was not run, and that is for the caller to weigh.
-    pub(crate) fn is_unsent(&self) -> bool {
-        matches!(self, Self::Connection { retryable: true, .. } | Self::Unavailable { .. })
-    }
-
-    /// The next step for whoever reads the error.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Connection { stderr: StderrTail { advice: Some(advice), .. }, .. }
-            | Self::Timeout { stderr: StderrTail { advice: Some(advice), .. }, .. }
-            | Self::Protocol { stderr: StderrTail { advice: Some(advice), .. }, .. } => Some(advice.clone()),
-            Self::Config { hint, .. } | Self::Login { hint, .. } => hint.clone(),
-            Self::CommandNotAllowed { hint, .. }
-            | Self::Sandbox { hint, .. }
-            | Self::Denied { hint, .. }
-            | Self::UnknownTool { hint, .. }
-            | Self::NotOffered { hint, .. }
-            | Self::UnknownPrompt { hint, .. }
-            | Self::PromptArguments { hint, .. }
-            | Self::UnknownServer { hint, .. } => Some(hint.clone()),
-            Self::Unapproved { id, .. } => Some(format!(
-                "nothing was sent; once somebody has allowed it with `wharf approve {id}`, make the same call again"
-            )),
-            Self::Auth { server, .. } => Some(format!(
-                "log in: wharf login {server}; or give it a credential in its `headers`, for example `Authorization = \"env:TOKEN\"`"
-            )),
-            Self::Timeout { server, .. } => {
-                Some(format!("set a longer `timeout` for `{server}`, or pass one with the call"))
-            }
-            Self::NotConnected { server } => {
-                Some(format!("connect `{server}` first, or leave its connection lazy"))
-            }
-            Self::Arguments { .. } => Some("correct the arguments and call again; nothing was sent".into()),
-            Self::UnknownOutcome { .. } => {
-                Some("the tool may have run: check its effect before you call it again".into())
-            }
-            Self::Conflict { .. } => Some(
-                "the tool ran; look at the state as it is now, then decide whether to call it again".into(),
-            ),
-            Self::Connection { retryable: true, .. } => {
-                Some("nothing was run; the call may be made again".into())
-            }
-            Self::Unavailable { server, retry_after, .. } => Some(format!(
-                "nothing was sent; `{server}` is tried again after {}: call again then, and see why it fails",
-                in_ms(*retry_after)
-            )),
-            Self::Busy { server, retry_after, .. } => Some(match retry_after {
-                Some(wait) => format!("`{server}` refused to run it for now; call again after {}", in_ms(*wait)),
-                None => format!("`{server}` refused to run it for now; call again later"),
-            }),
-            Self::Overloaded { retry_after, .. } => {
-                Some(format!("nothing was sent; call again after {}", in_ms(*retry_after)))
-            }
-            Self::Audit { .. } => Some(
-                "nothing was sent; make room for the log or mend it (`wharf audit verify` says where it is), then call again"
-                    .into(),
-            ),
-            Self::Protocol { server, .. } => {
-                Some(format!("report it to the maker of `{server}`; `debug = true` shows its traffic"))
-            }
-            _ => None,
         }
     }
 }

@@ -33,6 +33,7 @@ pub(crate) fn failure(failure: &Failure) -> Value {
         "message": failure.to_string(),
         "side": failure.side(),
         "retryable": failure.is_retryable(),
+        "mayHaveRun": failure.may_have_run(),
         "hint": failure.next_step(),
     })
 }

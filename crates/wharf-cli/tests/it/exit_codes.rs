@@ -31,6 +31,7 @@ fn l100_exit_codes_mean_something() {
             assert_eq!(error["kind"], kind, "{args:?}: {ran:?}");
             assert!(error["message"].is_string() && error["side"].is_string(), "{ran:?}");
             assert!(error["retryable"].is_boolean() && error.get("hint").is_some(), "{ran:?}");
+            assert_eq!(error["mayHaveRun"], matches!(kind, "timeout" | "tool_failed"), "{ran:?}");
         }
     }
 }

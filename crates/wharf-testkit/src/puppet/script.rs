@@ -224,6 +224,8 @@ pub enum Step {
     WaitFor(PathBuf),
     /// Appends one byte to a file: counts side effects.
     Count(PathBuf),
+    /// Appends the arguments of the call to a file, as they were spelt, on a line: tells side effects apart.
+    Note(PathBuf),
     /// The tools are these from now on.
     SetTools(Vec<Value>),
     /// Plays another list each time it is reached; the last one stays. Counted per process, for each method or tool.

@@ -239,5 +239,5 @@ fn parts<T>(
 }
 
 fn broken(connection: &Connection, reason: String) -> Error {
-    Error::Protocol { server: connection.server().clone(), reason, stderr: connection.stderr() }
+    Error::Protocol { server: connection.server().clone(), reason, sent: false, stderr: connection.stderr() }
 }

@@ -55,7 +55,8 @@ pub(super) async fn wait(
     request.companion = relayed.map(|relayed| Arc::clone(relayed) as Arc<dyn Companion>);
     let result = connection.request(request).await;
     running.over = !matches!(result, Err(Error::Timeout { .. }));
-    result
+    // The task was begun, whatever became of the question how it goes.
+    result.map_err(|error| error.once_begun(method::TOOLS_CALL))
 }
 
 /// A task that somebody waits for.

@@ -108,29 +108,81 @@ impl Errand<'_> {
             request.companion = self.companion(modern);
             request.on_progress = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
             let question = match connection.carry(&mut request).await {
-                Ok(result) => match asked(connection, &result, (modern, self.relayed))? {
+                Ok(result) => match self.asked(connection, &result, modern)? {
                     None => return Ok(result),
                     Some(question) => question,
                 },
                 Err(error) => match pages(&error).filter(|_| !modern && asker.offers().urls) {
-                    None => return Err(begun(error, number)),
+                    None => return Err(self.begun(*error, number).into()),
                     Some(pages) => Question::Pages(pages),
                 },
             };
             // Whoever is asked has as long as the whole call.
             let left = hard.saturating_sub(started.elapsed());
             round = match tokio::time::timeout(left, question.answer(connection, asker)).await {
-                Ok(answered) => answered?,
-                Err(_) => return Err(unanswered(connection, started.elapsed()).into()),
+                Ok(answered) => {
+                    answered.map_err(|reason| Error::Cancelled { reason, sent: self.tool.is_some() })?
+                }
+                Err(_) => return Err(self.unanswered(connection, started.elapsed()).into()),
             };
         }
-        Err(protocol(connection, format!("it asked back more than {MAX_ROUNDS} times in one call")).into())
+        let reason = format!("it asked back more than {MAX_ROUNDS} times in one call");
+        Err(self.protocol(connection, reason).into())
     }
 
     /// What a server logs and asks goes to the caller only where it cannot be another caller's.
     fn companion(&self, modern: bool) -> Option<Arc<dyn Companion>> {
         let relayed = self.relayed.filter(|_| modern || self.private)?;
         Some(Arc::clone(relayed) as Arc<dyn Companion>)
+    }
+
+    /// Whether a result is a question, and not the caller's to answer. A kind of result that nobody knows is not a result.
+    fn asked(&self, connection: &Connection, result: &Json, modern: bool) -> Result<Option<Question>> {
+        let [kind] = result.peek(["resultType"]);
+        match kind {
+            None | Some(b"\"complete\"") => Ok(None),
+            _ if modern && self.relayed.is_some_and(|relayed| relayed.returns_kind(kind)) => Ok(None),
+            // To a legacy server it is a member like any other, as long as nobody else takes it for its own.
+            Some(other) if !modern && !UNFINISHED.contains(&other) => Ok(None),
+            Some(INPUT_REQUIRED) if modern => {
+                let question: InputRequired = result.to().map_err(|e| {
+                    self.protocol(connection, format!("its `input_required` cannot be read: {e}"))
+                })?;
+                if question.input_requests.is_empty() && question.request_state.is_none() {
+                    return Err(self.protocol(connection, "its `input_required` asks for nothing".into()));
+                }
+                Ok(Some(Question::Input(question)))
+            }
+            Some(other) => {
+                let shown: String = String::from_utf8_lossy(other).chars().take(60).collect();
+                Err(self.protocol(
+                    connection,
+                    format!("its result is of the unknown kind {}", crate::text::Escaped(&shown)),
+                ))
+            }
+        }
+    }
+
+    /// From the second round on the server has begun: what could not be sent must not start the call anew.
+    fn begun(&self, error: Error, round: usize) -> Error {
+        match error {
+            error if round == 0 => error,
+            error if self.tool.is_some() => error.once_begun(self.method),
+            Error::Connection { server, transport, reason, stderr, .. } => {
+                Error::Connection { server, transport, reason, stderr, retryable: false }
+            }
+            error => error,
+        }
+    }
+
+    fn unanswered(&self, connection: &Connection, after: Duration) -> Error {
+        let (server, stderr) = (connection.server().clone(), connection.stderr());
+        Error::Timeout { server, after, sent: self.tool.is_some(), stderr }
+    }
+
+    fn protocol(&self, connection: &Connection, reason: String) -> Error {
+        let (server, stderr) = (connection.server().clone(), connection.stderr());
+        Error::Protocol { server, reason, sent: self.tool.is_some(), stderr }
     }
 }
 
@@ -143,45 +195,6 @@ fn trace_headers(parent: TraceParent, meta: &Members) -> Vec<(String, String)> {
         headers.extend(text.map(|text| (key.to_owned(), text.into_owned())));
     }
     headers
-}
-
-/// From the second round on the server has begun: what could not be sent must not start the call anew.
-fn begun(mut error: Box<Error>, round: usize) -> Box<Error> {
-    if let (Error::Connection { retryable, .. }, true) = (&mut *error, round > 0) {
-        *retryable = false;
-    }
-    error
-}
-
-/// Whether a result is a question, and not the caller's to answer. A kind of result that nobody knows is not a result.
-fn asked(
-    connection: &Connection,
-    result: &Json,
-    (modern, relayed): (bool, Option<&Arc<Relayed>>),
-) -> Result<Option<Question>> {
-    let [kind] = result.peek(["resultType"]);
-    match kind {
-        None | Some(b"\"complete\"") => Ok(None),
-        _ if modern && relayed.is_some_and(|relayed| relayed.returns_kind(kind)) => Ok(None),
-        // To a legacy server it is a member like any other, as long as nobody else takes it for its own.
-        Some(other) if !modern && !UNFINISHED.contains(&other) => Ok(None),
-        Some(INPUT_REQUIRED) if modern => {
-            let question: InputRequired = result
-                .to()
-                .map_err(|e| protocol(connection, format!("its `input_required` cannot be read: {e}")))?;
-            if question.input_requests.is_empty() && question.request_state.is_none() {
-                return Err(protocol(connection, "its `input_required` asks for nothing".into()));
-            }
-            Ok(Some(Question::Input(question)))
-        }
-        Some(other) => {
-            let shown: String = String::from_utf8_lossy(other).chars().take(60).collect();
-            Err(protocol(
-                connection,
-                format!("its result is of the unknown kind {}", crate::text::Escaped(&shown)),
-            ))
-        }
-    }
 }
 
 /// The pages that a legacy server wants visited before it runs the call at all.
@@ -217,7 +230,7 @@ impl Round {
 
 impl Question {
     /// Asks each question; the state goes back byte for byte.
-    async fn answer(self, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round> {
+    async fn answer(self, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round, String> {
         match self {
             Self::Input(question) => question.answer(connection, asker).await,
             Self::Pages(pages) => visit(pages, connection, asker).await,
@@ -226,7 +239,7 @@ impl Question {
 }
 
 impl InputRequired {
-    async fn answer(self, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round> {
+    async fn answer(self, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round, String> {
         if self.input_requests.is_empty() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -241,13 +254,12 @@ impl InputRequired {
 }
 
 /// Has each page visited. One that is not ends the call: the server would only ask again.
-async fn visit(pages: Vec<Json>, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round> {
+async fn visit(pages: Vec<Json>, connection: &Connection, asker: &Arc<dyn Asker>) -> Result<Round, String> {
     for page in pages {
         let said = ask(connection, asker, method::ELICIT, Some(page)).await?;
         if said.member("action").is_none_or(|action| action.as_str() != "\"accept\"") {
             let server = connection.server();
-            let reason = format!("server `{server}` wants a page visited first, and that was declined");
-            return Err(Error::Cancelled { reason });
+            return Err(format!("server `{server}` wants a page visited first, and that was declined"));
         }
     }
     Ok(Round::default())
@@ -258,19 +270,9 @@ async fn ask(
     asker: &Arc<dyn Asker>,
     method: &str,
     params: Option<Json>,
-) -> Result<Json> {
+) -> Result<Json, String> {
     let server = connection.server();
     let said = ask::answer(Arc::clone(asker), server.clone(), method.to_owned(), params).await;
     // There is no way to answer with an error: the call ends here instead.
-    said.map_err(|error| Error::Cancelled {
-        reason: format!("server `{server}`: it asks for `{method}`: {error}"),
-    })
-}
-
-fn unanswered(connection: &Connection, after: Duration) -> Error {
-    Error::Timeout { server: connection.server().clone(), after, stderr: connection.stderr() }
-}
-
-fn protocol(connection: &Connection, reason: String) -> Error {
-    Error::Protocol { server: connection.server().clone(), reason, stderr: connection.stderr() }
+    said.map_err(|error| format!("server `{server}`: it asks for `{method}`: {error}"))
 }

@@ -93,5 +93,5 @@ fn ttl_of(connection: &Connection, page: &Json) -> Option<Duration> {
 }
 
 pub(super) fn broken(connection: &Connection, reason: String) -> Error {
-    Error::Protocol { server: connection.server().clone(), reason, stderr: connection.stderr() }
+    Error::Protocol { server: connection.server().clone(), reason, sent: false, stderr: connection.stderr() }
 }

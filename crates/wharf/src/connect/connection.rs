@@ -317,14 +317,17 @@ impl Wire {
         match ended {
             Ended::Answer(Ok(result)) => Ok(result),
             Ended::Answer(Err(failure)) => Err(Box::new(self.refused(failure, request))),
-            Ended::Gone(closed, _) if closed.protocol => Err(Box::new(self.broken(closed.reason))),
+            Ended::Gone(closed, sent) if closed.protocol => {
+                let sent = request.tool.is_some() && self.link.reached(sent);
+                Err(Box::new(self.broken(closed.reason, sent)))
+            }
             Ended::Gone(closed, sent) if self.link.reached(sent) => {
                 Err(Box::new(self.lost(closed.reason, request)))
             }
             Ended::Gone(closed, _) => Err(Box::new(self.not_sent(closed.reason))),
             Ended::TimedOut(after) => {
                 let (server, stderr) = (self.server.clone(), self.link.stderr());
-                Err(Box::new(Error::Timeout { server, after, stderr }))
+                Err(Box::new(Error::Timeout { server, after, sent: request.tool.is_some(), stderr }))
             }
             Ended::Failed(failure) => Err(Box::new(self.failed(failure, request))),
         }
@@ -341,14 +344,15 @@ impl Wire {
                 }
             }
             Failure::Malformed(reason) => {
-                self.broken(format!("its answer to `{}` cannot be taken: {reason}", request.method))
+                let reason = format!("its answer to `{}` cannot be taken: {reason}", request.method);
+                self.broken(reason, request.tool.is_some())
             }
             Failure::Closed(closed) => self.lost(closed.reason, request),
         }
     }
 
-    fn broken(&self, reason: String) -> Error {
-        Error::Protocol { server: self.server.clone(), reason, stderr: self.link.stderr() }
+    fn broken(&self, reason: String, sent: bool) -> Error {
+        Error::Protocol { server: self.server.clone(), reason, sent, stderr: self.link.stderr() }
     }
 
     pub(super) fn failed(&self, failure: LinkFailure, request: &Request<'_>) -> Error {

@@ -68,7 +68,12 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
     }
     if let Some(revision) = offered_instead(&ended) {
         let reason = format!("it refuses the revisions that it offers itself, {revision} among them");
-        return Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() });
+        return Err(Error::Protocol {
+            server: wire.server.clone(),
+            reason,
+            sent: false,
+            stderr: wire.link.stderr(),
+        });
     }
     match ended {
         Ended::Answer(Ok(result)) => read_discover(wire, &result),
@@ -80,7 +85,12 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         }
         Ended::Answer(Err(Failure::Rpc(rpc))) if code::is_modern(rpc.code) => {
             let reason = format!("it refused `server/discover`: {rpc}");
-            Err(Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() })
+            Err(Error::Protocol {
+                server: wire.server.clone(),
+                reason,
+                sent: false,
+                stderr: wire.link.stderr(),
+            })
         }
         // Any other error is how a server of the older era says that it does not know the question.
         Ended::Answer(Err(Failure::Rpc(_))) => Ok(Probe::Legacy),
@@ -262,7 +272,7 @@ fn not_ready(wire: &Wire, intro: &Introduction) -> Error {
 
 fn broken(wire: &Wire, method: &str, error: &serde_json::Error) -> Error {
     let reason = format!("its answer to `{method}` cannot be read: {error}");
-    Error::Protocol { server: wire.server.clone(), reason, stderr: wire.link.stderr() }
+    Error::Protocol { server: wire.server.clone(), reason, sent: false, stderr: wire.link.stderr() }
 }
 
 fn supported(data: Option<&Json>) -> Vec<String> {

@@ -84,10 +84,11 @@ impl Connection {
         let since = Instant::now();
         match tokio::time::timeout(timeout, agreed).await {
             Ok(Ok(agreed)) => Ok((listening, agreed?)),
-            Ok(Err(_)) => Err(Error::Cancelled { reason: "the connection ended".into() }),
+            Ok(Err(_)) => Err(Error::Cancelled { reason: "the connection ended".into(), sent: false }),
             Err(_) => Err(Error::Timeout {
                 server: self.server().clone(),
                 after: since.elapsed(),
+                sent: false,
                 stderr: self.stderr(),
             }),
         }
@@ -208,6 +209,7 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
         let refused = || Error::Protocol {
             server: live.wire.server.clone(),
             reason: "it ended a request for news without agreeing to it".into(),
+            sent: false,
             stderr: live.wire.link.stderr(),
         };
         let why = live.wire.judge(ended, &request).err().map_or_else(refused, |error| *error);

@@ -69,7 +69,7 @@ impl Dock {
             Ok(opened) => opened?,
             Err(_) => {
                 let (server, after) = (config.name.clone(), config.start_timeout);
-                return Err(Error::Timeout { server, after, stderr: StderrTail::default() });
+                return Err(Error::Timeout { server, after, sent: false, stderr: StderrTail::default() });
             }
         };
         let inbox = self.inbox(config);

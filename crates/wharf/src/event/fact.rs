@@ -179,7 +179,7 @@ impl Fact {
     pub fn failed(mut self, error: &Error) -> Self {
         self.outcome = Some(error.kind());
         match error {
-            Error::Denied { rule, .. } => {
+            Error::Denied { rule, .. } | Error::Withheld { rule, .. } => {
                 self.verdict = Some(Verdict::Deny);
                 self.rule = Some(rule.clone());
             }

@@ -253,7 +253,7 @@ impl Meter {
 
     fn deny(&self, error: &Error) {
         let kind = match error {
-            Error::Denied { rule, .. } => {
+            Error::Denied { rule, .. } | Error::Withheld { rule, .. } => {
                 let begins = |beginnings: &[&str]| beginnings.iter().any(|b| rule.starts_with(b));
                 DENIALS.iter().position(|(_, known)| begins(known)).unwrap_or(OTHER_RULE)
             }

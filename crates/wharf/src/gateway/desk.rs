@@ -429,8 +429,12 @@ pub(super) fn told(error: Error) -> RpcError {
         }
         Error::Tool { rpc, .. } | Error::Rpc { rpc, .. } if is_passed_on(rpc.code) => rpc,
         error => {
-            let mut data =
-                json!({ "kind": error.kind(), "retryable": error.is_retryable(), "hint": error.hint() });
+            let mut data = json!({
+                "kind": error.kind(),
+                "retryable": error.is_retryable(),
+                "mayHaveRun": error.may_have_run(),
+                "hint": error.hint(),
+            });
             if let Error::Unavailable { retry_after, .. }
             | Error::Overloaded { retry_after, .. }
             | Error::Busy { retry_after: Some(retry_after), .. } = &error
@@ -455,7 +459,7 @@ fn is_of_a_request(number: i64) -> bool {
 /// The same for one that is not there and one that may not be seen: not even a name that is near tells which.
 fn unknown_tool() -> RpcError {
     let hint = "`tools/list` has the names of all tools that can be called";
-    let data = json!({ "kind": "unknown_tool", "retryable": false, "hint": hint });
+    let data = json!({ "kind": "unknown_tool", "retryable": false, "mayHaveRun": false, "hint": hint });
     RpcError { data: Some(Json::of(&data)), ..invalid("unknown tool") }
 }
 

@@ -200,12 +200,14 @@ pub(super) const STOPS: &str = "the gateway stops; nothing was done";
 
 /// The same as an error.
 pub(super) fn stops() -> RpcError {
-    let data = serde_json::json!({ "kind": "unavailable", "retryable": true, "retryAfterMs": 1000 });
+    let data = serde_json::json!({
+        "kind": "unavailable", "retryable": true, "mayHaveRun": false, "retryAfterMs": 1000,
+    });
     RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, STOPS) }
 }
 
-/// The error of a call that was ended.
+/// The error of a call that was ended, wherever it was on its way.
 pub(super) fn ended(kind: &str, why: &str) -> RpcError {
-    let data = serde_json::json!({ "kind": kind, "retryable": false });
+    let data = serde_json::json!({ "kind": kind, "retryable": false, "mayHaveRun": true });
     RpcError { data: Some(Json::of(&data)), ..RpcError::new(code::INTERNAL, why) }
 }

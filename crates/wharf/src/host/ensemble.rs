@@ -130,6 +130,7 @@ impl Callable {
         let misread = |why: String| Error::Protocol {
             server: self.route.server.clone(),
             reason: format!("the result of `{}` {why}", self.route.tool.name),
+            sent: true,
             stderr: StderrTail::default(),
         };
         if let Some(structured) = outcome.raw.member("structuredContent") {

@@ -272,7 +272,8 @@ async fn patiently<V: Sought>(server: &Arc<Server>, peer: Arc<HostPeer>) -> Resu
 }
 
 fn too_late(server: &Server) -> Error {
-    Error::Timeout { server: server.config.name.clone(), after: PATIENCE, stderr: StderrTail::default() }
+    let (server, stderr) = (server.config.name.clone(), StderrTail::default());
+    Error::Timeout { server, after: PATIENCE, sent: false, stderr }
 }
 
 /// After a server was started: its other lists may be others too, and somebody may have seen the old ones.

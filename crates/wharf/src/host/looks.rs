@@ -120,7 +120,10 @@ impl<V: Clone> Awaited<V> {
     /// What was found, if that does not take longer than so since the look began.
     pub(super) async fn within(mut self, time: Duration) -> Option<Found<V>> {
         let left = time.saturating_sub(self.since.elapsed());
-        let ended = || Error::Cancelled { reason: "the look at it ended with whoever it was for".into() };
+        let ended = || Error::Cancelled {
+            reason: "the look at it ended with whoever it was for".into(),
+            sent: false,
+        };
         match tokio::time::timeout(left, self.found.wait_for(Option::is_some)).await {
             Ok(Ok(found)) => found.clone(),
             Ok(Err(_)) => Some(Err(ended())),
@@ -218,7 +221,7 @@ async fn run<V: Sought>(
 /// Finds out how its scope sees a server, and what that offers. The scope is not kept meanwhile.
 async fn find<V: Sought>(keeper: &Weak<Scope>, server: Arc<Server>) -> Found<V> {
     let scope = || {
-        let left = || Error::Cancelled { reason: "whoever looked at it has left".into() };
+        let left = || Error::Cancelled { reason: "whoever looked at it has left".into(), sent: false };
         keeper.upgrade().ok_or_else(left)
     };
     if !scope()?.is_settled(&server) {

@@ -112,7 +112,8 @@ impl Host {
         match servers.iter().find(|server| server.config.enabled && server.state() != State::Connected) {
             Some(server) => patience.over(server),
             None => {
-                Error::Cancelled { reason: "its time was over before it was known whose tool it is".into() }
+                let reason = "its time was over before it was known whose tool it is".into();
+                Error::Cancelled { reason, sent: false }
             }
         }
     }

@@ -175,7 +175,7 @@ impl Host {
         }
         // By what holds now, which mostly is what held before.
         match scans || !self.core.policy.is_as_of(times) {
-            true => Ok(server.scanned_result(tool.name.as_str(), raw)?),
+            true => Ok(server.scanned_result(tool.name.as_str(), raw).map_err(Error::of_a_result)?),
             false => Ok(raw),
         }
     }
@@ -199,6 +199,7 @@ impl Host {
                         "the structured result of `{}` does not fit its `outputSchema`: {problems}",
                         tool.name
                     ),
+                    sent: true,
                     stderr: StderrTail::default(),
                 })
             }
@@ -260,8 +261,9 @@ impl Host {
         let running = function.run(arguments.clone(), context);
         let ended = watch(running, reports, options.on_progress.take(), &times).await;
         let server = function.set.clone();
-        let ended = ended
-            .unwrap_or_else(|after| Err(Error::Timeout { server, after, stderr: StderrTail::default() }));
+        let ended = ended.unwrap_or_else(|after| {
+            Err(Error::Timeout { server, after, sent: true, stderr: StderrTail::default() })
+        });
         ended.map_err(|error| about(error.into(), shown))
     }
 

@@ -266,7 +266,8 @@ impl Scope {
     /// Whether anything may be done here: not in a session that is closed.
     pub(super) fn open(&self) -> Result<()> {
         if self.agent.as_ref().is_some_and(|agent| agent.closed.load(Ordering::Acquire)) {
-            return Err(Error::Cancelled { reason: format!("the session of `{}` is closed", self.caller) });
+            let reason = format!("the session of `{}` is closed", self.caller);
+            return Err(Error::Cancelled { reason, sent: false });
         }
         Ok(())
     }

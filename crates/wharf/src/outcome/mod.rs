@@ -44,7 +44,8 @@ impl Outcome {
     pub fn from_result(server: ServerName, tool: ToolName, raw: Json) -> Self {
         match check(&raw) {
             Err(reason) => {
-                let error = Error::Protocol { server: server.clone(), reason, stderr: StderrTail::default() };
+                let stderr = StderrTail::default();
+                let error = Error::Protocol { server: server.clone(), reason, sent: true, stderr };
                 Self { raw, ..Self::from_error(server, tool, error) }
             }
             Ok(is_error) => {

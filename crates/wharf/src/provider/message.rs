@@ -179,7 +179,10 @@ fn advice(error: &Error) -> String {
     match error {
         Error::Arguments { .. } | Error::UnknownTool { .. } | Error::UnknownOutcome { .. } => own(),
         Error::Connection { retryable: true, .. } | Error::Busy { .. } | Error::Overloaded { .. } => own(),
-        Error::Timeout { .. } => "the tool may have run: check its effect before you call it again".into(),
+        Error::Timeout { sent: true, .. } | Error::Protocol { sent: true, .. } => {
+            "the tool may have run: check its effect before you call it again".into()
+        }
+        Error::Conflict { .. } | Error::Withheld { .. } => own(),
         Error::Tool { .. } | Error::ToolFailed { .. } => {
             "the same call will most likely fail again; correct it or do without".into()
         }
@@ -194,6 +197,9 @@ fn advice(error: &Error) -> String {
             None => "nothing was run, and the same call will fail again".into(),
         },
         Error::Cancelled { .. } => "do not call it again unless you are asked to".into(),
-        _ => "calling it again will not help now".into(),
+        error if error.may_have_run() => {
+            "the tool may have run, and calling it again will not help now".into()
+        }
+        _ => "nothing was run, and calling it again will not help now".into(),
     }
 }

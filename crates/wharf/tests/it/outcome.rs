@@ -113,7 +113,12 @@ fn l55_is_error_is_a_value_or_a_typed_error() {
 #[test]
 fn l55_an_error_on_the_way_is_a_value_or_itself() {
     let errors = [
-        Error::Timeout { server: server(), after: Duration::from_secs(30), stderr: Default::default() },
+        Error::Timeout {
+            server: server(),
+            after: Duration::from_secs(30),
+            sent: true,
+            stderr: Default::default(),
+        },
         Error::Arguments {
             server: server(),
             tool: tool(),

@@ -140,6 +140,7 @@ fn l72_a_failure_says_whether_to_call_again() {
     let slow = Error::Timeout {
         server: server.clone(),
         after: std::time::Duration::from_secs(1),
+        sent: true,
         stderr: Default::default(),
     };
     let down = Error::Connection {
@@ -149,7 +150,15 @@ fn l72_a_failure_says_whether_to_call_again() {
         stderr: Default::default(),
         retryable: true,
     };
+    let broke = |sent| Error::Protocol {
+        server: server.clone(),
+        reason: "it floods".into(),
+        sent,
+        stderr: Default::default(),
+    };
     let cases = [
+        (broke(true), "may have run: check its effect"),
+        (broke(false), "nothing was run"),
         (lost, "may have run: check its effect"),
         (slow, "may have run: check its effect"),
         (denied, "the same call will fail again. What helps: allow it"),

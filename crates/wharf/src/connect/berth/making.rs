@@ -155,7 +155,7 @@ impl Attempt {
 
     fn stopped(&self) -> Error {
         let name = &self.config.name;
-        Error::Cancelled { reason: format!("server `{name}` was disconnected meanwhile") }
+        Error::Cancelled { reason: format!("server `{name}` was disconnected meanwhile"), sent: false }
     }
 }
 

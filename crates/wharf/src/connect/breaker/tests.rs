@@ -28,7 +28,7 @@ fn name() -> ServerName {
 }
 
 fn timeout(after: Duration) -> Error {
-    Error::Timeout { server: name(), after, stderr: StderrTail::default() }
+    Error::Timeout { server: name(), after, sent: true, stderr: StderrTail::default() }
 }
 
 fn lost() -> Error {
@@ -128,8 +128,13 @@ async fn l38_a_living_server_never_opens_it_whatever_it_says() {
         Error::Tool { server: server.clone(), tool: tool.clone(), rpc: rpc.clone() },
         Error::Rpc { server: server.clone(), method: "resources/read".into(), rpc },
         Error::Arguments { server: server.clone(), tool, problems: Vec::new() },
-        Error::Protocol { server: server.clone(), reason: "odd".into(), stderr: StderrTail::default() },
-        Error::Cancelled { reason: "nobody waits".into() },
+        Error::Protocol {
+            server: server.clone(),
+            reason: "odd".into(),
+            sent: true,
+            stderr: StderrTail::default(),
+        },
+        Error::Cancelled { reason: "nobody waits".into(), sent: true },
         Error::Auth { server, reason: "401".into() },
         timeout(TIMEOUT - Duration::from_millis(1)),
     ];

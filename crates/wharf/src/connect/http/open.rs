@@ -67,6 +67,7 @@ impl Dock {
                 return Err(Error::Timeout {
                     server: config.name.clone(),
                     after: config.start_timeout,
+                    sent: false,
                     stderr: StderrTail::default(),
                 });
             }

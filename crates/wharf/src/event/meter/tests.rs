@@ -117,7 +117,8 @@ fn l96_what_was_not_sent_does_not_tell_how_long_calls_take() {
     let tally = Tally::default();
     let server = || ServerName::parse("a").unwrap();
     let refused = Error::Unavailable { server: server(), reason: "r".into(), retry_after: Duration::ZERO };
-    let late = Error::Timeout { server: server(), after: Duration::ZERO, stderr: Default::default() };
+    let late =
+        Error::Timeout { server: server(), after: Duration::ZERO, sent: true, stderr: Default::default() };
     (0..5).for_each(|_| tally.end(place_of(&refused), Duration::ZERO));
     tally.end(place_of(&denied("approval 7")), Duration::ZERO);
     assert_eq!(tally.read(Label::Unknown).buckets.iter().sum::<u64>(), 0);

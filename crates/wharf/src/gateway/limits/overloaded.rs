@@ -49,7 +49,7 @@ impl Overloaded {
 impl From<Overloaded> for RpcError {
     fn from(Overloaded { why, retry_after }: Overloaded) -> Self {
         let wait = retry_after.as_millis().try_into().unwrap_or(u64::MAX);
-        let data = json!({ "kind": KIND, "retryable": true, "retryAfterMs": wait });
+        let data = json!({ "kind": KIND, "retryable": true, "mayHaveRun": false, "retryAfterMs": wait });
         let again = Duration::from_millis(wait);
         let error = match why {
             Why::Requests => format!("the rate limit of your requests is used up; try again in {again:?}"),

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use wharf::config::ServerConfig;
 use wharf::names::ServerName;
-use wharf_testkit::{Puppet, Step};
+use wharf_testkit::{Era, Puppet, Step};
 
 use crate::http::server::{Exchange, Server};
 use crate::http::{discovered, done, initialized};
@@ -44,6 +44,34 @@ async fn r_01_a_server_killed_from_outside_before_it_reads_has_an_unknown_outcom
         "and what was asked for anew"
     );
     host.close().await;
+}
+
+/// A task was begun, or a question asked back, and then the server goes: what comes next was not sent, and the call was.
+#[tokio::test]
+async fn r_01_a_call_that_has_begun_is_not_begun_anew_when_its_server_goes() {
+    let files = folder();
+    let (log, effect) = (at(&files, "log"), at(&files, "effect"));
+    let begun = json!({"task": {"taskId": "t", "status": "working", "createdAt": "2026-01-01T00:00:00Z", "ttl": null}});
+    let tool =
+        json!({"name": "echo", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}});
+    let task = Puppet::of(Era::Legacy)
+        .tool(tool)
+        .with(|s| s.capabilities = Some(json!({"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}})))
+        .on("tool:echo", [Step::Count(effect.clone()), Step::Reply(begun)])
+        .on("tasks/result", [Step::Kill]);
+    let asks = Step::InputRequired { requests: None, state: Some("s".into()), forever: false };
+    let question = Puppet::of(Era::Modern)
+        .plain_tool("echo")
+        .on("tool:echo", [Step::Count(effect.clone()), asks, Step::Kill]);
+    for (script, sent) in [(task, 1), (question, 3)] {
+        let host = pup(&script.log(&log)).await;
+        host.tools().await;
+        let outcome = soon("the call", echo(&host)).await;
+        assert_eq!(error(&outcome).kind(), "unknown_outcome", "{outcome:?}");
+        assert!(error(&outcome).may_have_run() && !error(&outcome).is_retryable());
+        assert_eq!(count(&received(&log), "tools/call"), sent, "one, then two rounds of another");
+        host.close().await;
+    }
 }
 
 /// What goes wrong at a server over HTTP, and what the caller is told in the modern era and in the legacy one.
@@ -167,6 +195,9 @@ async fn r_07_a_remote_call_runs_once_at_most_whatever_goes_wrong() {
         assert_eq!(server.count("POST tools/call"), 1 + usize::from(again), "{what}: how often it was sent");
         let ran = usize::from(!refused || again);
         assert_eq!(effects.load(Ordering::SeqCst), ran, "{what}: how often it ran");
+        // What has run is never said not to have; what an answer in JSON-RPC says of it is the server's own.
+        let may_have_run = outcome.error.as_deref().is_some_and(wharf::Error::may_have_run);
+        assert_eq!(may_have_run, kind != "ok" && (ran == 1 || kind == "tool"), "{what}: {outcome:?}");
         // The legitimate twin: the next call is a call of its own, and finds the server.
         let next = soon(fault, host.call("far_t", json!({}))).await;
         assert!(next.success, "{what}: {next:?}");

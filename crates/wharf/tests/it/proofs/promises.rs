@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
 use serde_json::json;
+use wharf::CallOptions;
 use wharf::event::State;
 use wharf::gateway::Gateway;
 use wharf_testkit::{Era, Grandchild, Puppet, Step};
@@ -13,7 +14,7 @@ use super::measure::Held;
 use super::{Tally, alone, tell};
 use crate::audit::{audited, log_in, of_kind, records};
 use crate::gateway::pipe::Caller;
-use crate::gateway::{modern_body, open_with};
+use crate::gateway::{modern_body, open, open_with};
 use crate::support::{
     at, count, echo, effects, error, folder, held, is_alive, next_state, pid_in, pup, puppet, quick,
     received, soon, until, within,
@@ -130,9 +131,52 @@ async fn p2_a_call_is_sent_at_most_once_and_not_sent_is_told_from_maybe_done() {
     let dead = Puppet::new().log(&log).with(|s| s.start = vec![Step::Exit(1)]);
     let host = pup(&dead).await;
     let outcome = host.call_tool("pup", "echo", json!({}), within(Duration::from_secs(20), None)).await;
-    assert_eq!(error(&outcome).kind(), "connection", "{outcome:?}");
+    assert_eq!(
+        (error(&outcome).kind(), error(&outcome).may_have_run()),
+        ("connection", false),
+        "{outcome:?}"
+    );
     assert_eq!(count(&received(&log), "tools/call"), 0);
     host.close().await;
+    for (era, greeting) in [(Era::Legacy, "initialize"), (Era::Modern, "server/discover")] {
+        what_broke_the_protocol_is_said_to_have_been_sent_or_not(era, greeting).await;
+    }
+}
+
+/// One server floods before anything of the call was sent, and another after it has done what was asked: the same kind of
+/// error, and only what is said beside it tells them apart.
+async fn what_broke_the_protocol_is_said_to_have_been_sent_or_not(era: Era, greeting: &str) {
+    let note = r#"{"jsonrpc":"2.0","method":"nobody/wants"}"#;
+    let flood = || Step::Flood { line: note.into(), count: Some(200) };
+    let files = folder();
+    let (early, late, effect) = (at(&files, "early"), at(&files, "late"), at(&files, "effect"));
+    let before = Puppet::of(era).plain_tool("do").log(&early).on(greeting, [flood(), Step::Honest]);
+    let after = Puppet::of(era)
+        .plain_tool("do")
+        .log(&late)
+        .on("tool:do", [Step::Count(effect.clone()), flood(), Step::Hang]);
+    let host = quick().servers([puppet("before", &before), puppet("after", &after)]).start().await.unwrap();
+    for (server, log, sent) in [("before", &early, false), ("after", &late, true)] {
+        let outcome = soon(server, host.call_tool(server, "do", json!({}), CallOptions::default())).await;
+        let failed = error(&outcome);
+        assert_eq!((failed.kind(), failed.is_retryable()), ("protocol", false), "{outcome:?}");
+        assert_eq!(count(&received(log), "tools/call"), usize::from(sent), "{server}");
+        assert_eq!((failed.may_have_run(), effects(&effect)), (sent, u64::from(sent)), "{outcome:?}");
+        let (hint, words) = (failed.hint().unwrap(), failed.to_string());
+        assert_eq!(hint.contains("may have run: check its effect"), sent, "{hint}");
+        assert_eq!(hint.contains("nothing was run"), !sent, "{hint}");
+        assert_eq!(words.contains("after the call was sent"), sent, "{words}");
+    }
+    // A caller of a gateway reads the same.
+    let door = open(host).await;
+    let told = door.modern("tools/call", json!({"name": "after_do", "arguments": {}})).await.json();
+    let data = &told["error"]["data"];
+    assert_eq!((&data["kind"], &data["mayHaveRun"]), (&json!("protocol"), &json!(true)), "{told}");
+    assert!(told["error"]["message"].as_str().unwrap().contains("after the call was sent"), "{told}");
+    let told = door.modern("tools/call", json!({"name": "before_do", "arguments": {}})).await.json();
+    assert_eq!(told["error"]["data"]["mayHaveRun"], false, "{told}");
+    assert_eq!((effects(&effect), count(&received(&early), "tools/call")), (2, 0));
+    door.host.close().await;
 }
 
 #[test]
