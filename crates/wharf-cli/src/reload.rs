@@ -9,11 +9,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 use url::Url;
 use wharf::config::{Origin, PackageSettings, Problem, ServerConfig, TelemetrySettings};
 use wharf::gateway::Gateway;
@@ -35,6 +36,16 @@ struct Watch {
     read: Vec<Option<Stamp>>,
     /// What was in them then.
     contents: Vec<u64>,
+}
+
+/// A thread that looks at the files, until this is dropped. A file system that keeps it waiting keeps no call waiting, and
+/// what does not change wakes nobody.
+#[derive(Debug)]
+struct Looks {
+    /// Rung after an edit.
+    edited: Arc<Notify>,
+    /// Says that the files are being read, as they are.
+    remember: mpsc::Sender<()>,
 }
 
 /// Wishes to read the files again, where there are signals.
@@ -79,9 +90,12 @@ pub(crate) async fn follow(
     mut setup: Setup,
     mut hangups: Hangups,
 ) {
-    let mut watch = Watch::new(app.files(&setup).into_iter().chain(reception.file()).collect());
+    let files = app.files(&setup).into_iter().chain(reception.file()).collect();
     let running = Fixed::of(&setup);
-    let looks = looks();
+    let looks = Looks::begin(Watch::new(files)).map_err(|error| {
+        let hint = "tell it of an edit with SIGHUP";
+        app.ui.warn(format_args!("edits of the configuration are not seen by themselves: {error}; {hint}"));
+    });
     // Something may have been edited since the files were read.
     let mut why = Some(Why::Start);
     loop {
@@ -93,39 +107,23 @@ pub(crate) async fn follow(
             app.ui.warn("the configuration stays as it was");
         }
         why = tokio::select! {
-            () = look(&looks) => watch.has_changed().then_some(Why::Asked),
+            () = edited(&looks) => Some(Why::Asked),
             () = next(&mut hangups) => {
                 if has_lost_terminal(app) {
                     return;
                 }
-                watch.remember();
+                looks.iter().for_each(Looks::remember);
                 Some(Why::Asked)
             }
         };
     }
 }
 
-/// Whom to ask for the next look: a thread. While the runtime has a timer, however far away, each of its waits costs more,
-/// and so each call.
-fn looks() -> mpsc::Sender<oneshot::Sender<()>> {
-    let (ask, asked) = mpsc::channel::<oneshot::Sender<()>>();
-    let ticking = move || {
-        for tell in asked {
-            std::thread::sleep(LOOK);
-            // Whoever does not wait any more asks again.
-            let _ = tell.send(());
-        }
-    };
-    // Where there can be no thread, nobody is there to be asked, and a timer must do.
-    let _ = std::thread::Builder::new().name("wharf-looks".into()).spawn(ticking);
-    ask
-}
-
-/// Waits until it is time to look.
-async fn look(looks: &mpsc::Sender<oneshot::Sender<()>>) {
-    let (tell, told) = oneshot::channel();
-    if looks.send(tell).is_err() || told.await.is_err() {
-        tokio::time::sleep(LOOK).await;
+/// Waits for an edit, where somebody looks.
+async fn edited(looks: &std::result::Result<Looks, ()>) {
+    match looks {
+        Ok(looks) => looks.edited.notified().await,
+        Err(()) => std::future::pending().await,
     }
 }
 
@@ -299,6 +297,33 @@ impl Fixed {
             (self.packages != other.packages, "`[packages]`"),
         ];
         parts.into_iter().filter(|(differs, _)| *differs).map(|(_, what)| what).collect()
+    }
+}
+
+// === impl Looks ===
+
+impl Looks {
+    fn begin(mut watch: Watch) -> std::io::Result<Self> {
+        let (remember, remembered) = mpsc::channel();
+        let edited = Arc::<Notify>::default();
+        let bell = Arc::clone(&edited);
+        let looking = move || {
+            loop {
+                match remembered.recv_timeout(LOOK) {
+                    Ok(()) => watch.remember(),
+                    Err(RecvTimeoutError::Timeout) if watch.has_changed() => bell.notify_one(),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
+        std::thread::Builder::new().name("wharf-looks".into()).spawn(looking)?;
+        Ok(Self { edited, remember })
+    }
+
+    fn remember(&self) {
+        // It looks as long as this is there.
+        let _ = self.remember.send(());
     }
 }
 

@@ -30,8 +30,9 @@ const AT_LENGTH: u64 = 8;
 /// What the system calls memory that is locked, huge, or a device's.
 const SPECIAL: [&str; 6] = ["lo", "ht", "io", "pf", "mm", "de"];
 
-/// Gives back what is not needed whenever nothing was asked for a while. Never ends.
-pub(crate) async fn whenever_quiet(gateway: &Gateway) {
+/// Gives back what is not needed whenever nothing was asked for a while. Never ends. For a task of its own: what it wakes
+/// is mapped again.
+pub(crate) async fn whenever_quiet(gateway: Gateway) {
     let (mut asked, mut looks, mut seen) = (None, 0, Vec::new());
     loop {
         let now = Some(gateway.quiet_for(QUIET).await);

@@ -102,12 +102,14 @@ impl ServeArgs {
         // Whoever reads where it is may want it to read its files again at once.
         let (has_keys, hangups) = (reception.has_keys(), reload::hangups());
         let url = setup.config.gateway.url.clone();
+        let mut resting = tokio::task::JoinSet::new();
+        resting.spawn(rest::whenever_quiet(gateway.clone()));
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open, (url, has_keys)) => served,
             () = reload::follow(app, &open, (&gateway, reception), setup, hangups) => Ok(()),
-            () = rest::whenever_quiet(&gateway) => Ok(()),
             () = troubles::tell(&app.ui, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };
+        resting.shutdown().await;
         open.close().await;
         served
     }

@@ -359,6 +359,7 @@ impl Desk {
 
     async fn recycle(&self) {
         self.benches.clear();
+        self.lists.recycle();
         let (kept, left): (Vec<Session>, Vec<Session>) = {
             let mut scopes = self.scopes();
             // Whoever holds one may hear news through it, which come only where the next request goes, too.

@@ -32,6 +32,8 @@ struct Built {
     view: View,
     strays: Strays,
     pages: Arc<[Json]>,
+    /// Whether anybody asked for it again since the last look.
+    wanted: bool,
 }
 
 /// For whom a list is.
@@ -71,12 +73,12 @@ impl Lists {
 
     fn pages(&self, snapshot: &Arc<Snapshot>, view: View, strays: Strays) -> Arc<[Json]> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |known: &&Built| {
+        let is_it = |known: &&mut Built| {
             let same = std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(snapshot));
             same && known.view == view && known.strays == strays
         };
-        let known = built.iter().find(is_it);
-        if let Some(known) = known {
+        if let Some(known) = built.iter_mut().find(is_it) {
+            known.wanted = true;
             return Arc::clone(&known.pages);
         }
         let pages: Arc<[Json]> = build(snapshot, view, &strays).into();
@@ -85,8 +87,15 @@ impl Lists {
         }
         built.retain(|known| known.of.strong_count() > 0);
         built.truncate(KEPT - 1);
-        built.insert(0, Built { of: Arc::downgrade(snapshot), view, strays, pages: Arc::clone(&pages) });
+        let (of, wanted) = (Arc::downgrade(snapshot), false);
+        built.insert(0, Built { of, view, strays, pages: Arc::clone(&pages), wanted });
         pages
+    }
+
+    /// Forgets what nobody asked for again since the last time. A list is long, and soon built.
+    pub(super) fn recycle(&self) {
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        built.retain_mut(|known| std::mem::take(&mut known.wanted));
     }
 
     /// Tells once of each tool that callers over HTTP are not shown, because they could not repeat its arguments.
