@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::output::Giving;
 use crate::watched::Where;
 
 /// Show how a running gateway and its servers are
@@ -24,7 +25,12 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) const HEAD: [&str; 10] =
-    ["server", "state", "calls", "errors", "p50", "p99", "in flight", "waiting", "refused", "trouble"];
+    ["server", "state", "calls", "errors", "p50", "p99", "busy", "waiting", "refused", "trouble"];
+const GIVING: Giving = Giving {
+    words: "trouble",
+    order: &["p50", "waiting", "refused", "busy", "p99", "errors", "calls"],
+    before_names: 3,
+};
 
 impl StatusArgs {
     pub(crate) async fn run(self, app: &App) -> Result<()> {
@@ -33,7 +39,7 @@ impl StatusArgs {
         if app.ui.json {
             app.ui.document(&status)?;
         } else {
-            app.ui.rows(&HEAD, &servers(&status).map(row).collect::<Vec<_>>())?;
+            app.ui.rows_giving(&HEAD, &servers(&status).map(row).collect::<Vec<_>>(), &GIVING)?;
             app.ui.note(summary(&status));
             obstacles(&status).for_each(|obstacle| app.ui.trouble(obstacle));
         }
@@ -67,7 +73,10 @@ fn trouble(server: &Value) -> String {
     // The first line says what is the matter; the last words of a program follow it.
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     if let Some(trouble) = server["trouble"].as_str() {
-        return first(trouble);
+        // Which server it is stands at the beginning of the line already.
+        let own = format!("server `{}` (", text(&server["name"]));
+        let rest = trouble.strip_prefix(&own).and_then(|rest| rest.split_once("): "));
+        return first(rest.map_or(trouble, |(_, rest)| rest));
     }
     let mut of_one =
         instances(server).enumerate().filter_map(|(n, one)| Some((n + 1, one["trouble"].as_str()?)));

@@ -14,6 +14,7 @@ use wharf::event::Durations;
 use super::status;
 use crate::app::{App, interrupted};
 use crate::failure::Result;
+use crate::output::Giving;
 use crate::watched::{Watched, Where};
 
 /// Watch a running gateway: which servers are called, how often, how fast
@@ -65,19 +66,14 @@ struct Stage {
     before: Termios,
 }
 
-const HEAD: [&str; 11] = [
-    "server",
-    "state",
-    "calls/s",
-    "errors/s",
-    "p50",
-    "p99",
-    "in flight",
-    "waiting",
-    "refused",
-    "calls",
-    "errors",
-];
+const HEAD: [&str; 11] =
+    ["server", "state", "calls/s", "err/s", "p50", "p99", "busy", "waiting", "refused", "calls", "errors"];
+/// What has no room on a narrow screen can be read with `wharf status`.
+const GIVING: Giving = Giving {
+    words: "",
+    order: &["errors", "calls", "p50", "refused", "waiting", "err/s", "p99", "busy"],
+    before_names: 3,
+};
 /// Another screen without a cursor, and back to the first.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
@@ -105,7 +101,7 @@ impl TopArgs {
             return Ok(app.ui.document(&now)?);
         }
         let rows: Vec<_> = status::servers(&now).map(|server| row(server, &rates)).collect();
-        Ok(app.ui.rows(&HEAD, &rows)?)
+        Ok(app.ui.rows_giving(&HEAD, &rows, &GIVING)?)
     }
 
     async fn watch(&self, gateway: &Watched, mut now: Value) -> Result<()> {
@@ -228,7 +224,10 @@ impl Stage {
         // Whoever is called most stands first.
         rows.sort_by(|a, b| number(&b[2]).total_cmp(&number(&a[2])));
         rows.truncate(usize::from(height).saturating_sub(4));
-        let table = crate::output::aligned(&HEAD, &rows, width);
+        // Times are as wide as they can be from the beginning, so that no column comes and goes with them.
+        let times = rows.iter_mut().flat_map(|row| &mut row[4..6]);
+        times.for_each(|time| *time = format!("{time:<6}"));
+        let table = crate::output::fitted(&HEAD, &rows, width, &GIVING);
         let mut screen = format!("{HOME}{}   q ends\n\n{table}", status::summary(status));
         for obstacle in status::obstacles(status) {
             screen.push_str(&format!("{obstacle}\n"));

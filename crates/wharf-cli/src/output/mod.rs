@@ -7,7 +7,7 @@ pub(crate) mod json;
 pub(crate) mod result;
 mod table;
 
-pub(crate) use table::aligned;
+pub(crate) use table::{Giving, fitted};
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -172,6 +172,15 @@ impl Ui {
 
     /// Rows: a table with a head for a person, tab-separated lines without one for a pipe.
     pub(crate) fn rows(&self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+        self.table(rows, |width| table::aligned(head, rows, width))
+    }
+
+    /// The same, where columns give way if there is little room.
+    pub(crate) fn rows_giving(&self, head: &[&str], rows: &[Vec<String>], way: &Giving) -> io::Result<()> {
+        self.table(rows, |width| fitted(head, rows, width, way))
+    }
+
+    fn table(&self, rows: &[Vec<String>], draw: impl FnOnce(u16) -> String) -> io::Result<()> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -179,7 +188,7 @@ impl Ui {
             return self.data(table::tab_separated(rows).as_bytes());
         }
         self.erase();
-        let table = table::aligned(head, rows, self.width);
+        let table = draw(self.width);
         if self.is_put_above(&table) {
             return Ok(());
         }

@@ -17,6 +17,8 @@ use wharf_testkit::{Grandchild, Puppet, Step, puppet_path};
 use crate::desk::{Desk, WHARF};
 
 const LONG: Duration = Duration::from_secs(60);
+/// The folder of a server that has one of its own.
+const OWN: &str = "own";
 const SERVE: [&str; 4] = ["serve", "--port", "0", "--json"];
 
 fn until(what: &str, mut so: impl FnMut() -> bool) {
@@ -52,8 +54,20 @@ struct Running {
 
 impl Place {
     fn new() -> Self {
+        Self::with(|_| String::new())
+    }
+
+    /// The same, where `pup` has a folder of its own, so that Wharf makes none for it.
+    fn with_cwd() -> Self {
+        Self::with(|home| format!("cwd = {:?}\n", home.join(OWN)))
+    }
+
+    /// With further settings of `pup`.
+    fn with(more: impl FnOnce(&Path) -> String) -> Self {
         let desk = Desk::new();
         fs::create_dir(desk.home().join("scratch")).unwrap();
+        fs::create_dir(desk.home().join(OWN)).unwrap();
+        let more = more(&desk.home());
         let script = Puppet::new()
             .plain_tool("echo")
             .plain_tool("guarded")
@@ -68,7 +82,7 @@ impl Place {
         desk.user(&format!(
             "[policy]\nsandbox = true\ncommands = [{puppet:?}, {WHARF:?}]\nask = [\"pup/guarded\", \"pup/kept\"]\n\n\
              [approvals]\nwait = 0\n\n\
-             [mcp.pup]\ncommand = {puppet:?}\nargs = {args:?}\nsandbox = false\n\n\
+             [mcp.pup]\ncommand = {puppet:?}\nargs = {args:?}\nsandbox = false\n{more}\n\
              [mcp.cell]\ncommand = {WHARF:?}\nargs = [\"test-server\"]\n"
         ));
         Self { desk }
@@ -113,6 +127,16 @@ impl Place {
             lives && String::from_utf8_lossy(&words).contains(&home)
         };
         numbers().filter(knows).collect()
+    }
+
+    /// Processes that stand in the folder of a server, its own or one that Wharf has made for it.
+    fn standing(&self) -> BTreeSet<u32> {
+        let (own, made) = (self.desk.home().join(OWN), self.scratch());
+        let stands = |pid: &u32| {
+            let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
+            cwd.is_ok_and(|cwd| cwd.starts_with(&own) || cwd.starts_with(&made))
+        };
+        numbers().filter(stands).collect()
     }
 
     /// The files that are kept, without those that a database has beside it while it is open, and without the temporary
@@ -382,28 +406,44 @@ fn r_08_a_gateway_killed_at_any_moment_leaves_nothing_and_whole_stores() {
 
 #[test]
 fn r_08_a_gateway_killed_while_it_starts_a_server_leaves_no_server() {
+    kill_while_it_starts(Place::new, 1);
+}
+
+/// Where the server has a folder of its own it stands in none that Wharf has made, and only its pipe tells which it is.
+#[test]
+fn r_08_a_gateway_killed_while_it_starts_a_server_with_a_cwd_leaves_no_server() {
+    kill_while_it_starts(Place::with_cwd, 0);
+}
+
+/// Kills it at both moments, when so many folders of Wharf's are there and something stands in a server's.
+fn kill_while_it_starts(place: impl Fn() -> Place, folders: usize) {
+    let made = |place: &Place| fs::read_dir(place.scratch()).unwrap().count();
     // After the server was started, and before anything is done with that.
-    let place = Place::new();
-    let running = place.start_slow("pidfd_open", 3);
+    let started = place();
+    let running = started.start_slow("pidfd_open", 3);
     std::thread::scope(|scope| {
         scope.spawn(|| running.call("pup_echo"));
-        until("the server runs", || place.desk.home().join("below").exists());
-        kill_and_look(&place, &running);
+        until("the server runs", || started.desk.home().join("below").exists());
+        assert_eq!((started.standing().len(), made(&started)), (2, folders), "it and what it has started");
+        kill_and_look(&started, &running);
     });
     // Before the process that was started has become the server: the gateway, its watchdog, and that one.
-    let place = Place::new();
-    let running = place.start_slow("execve", 1);
+    let begun = place();
+    let running = begun.start_slow("execve", 1);
     std::thread::scope(|scope| {
         scope.spawn(|| running.call("pup_echo"));
         until("the process is there", || descendants(running.child.id()).len() == 3);
-        assert!(!place.desk.home().join("below").exists(), "it is not the server yet");
-        kill_and_look(&place, &running);
+        until("it stands where the server will", || begun.standing().len() == 1);
+        assert!(!begun.desk.home().join("below").exists(), "it is not the server yet");
+        assert_eq!(made(&begun), folders);
+        kill_and_look(&begun, &running);
     });
 }
 
 fn kill_and_look(place: &Place, running: &Running) {
     let pid = rustix::process::Pid::from_raw(running.child.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    until("nobody stands in a server's folder", || place.standing().is_empty());
     until("nobody knows the desk any more", || place.processes().is_empty());
     until("no folder is left", || fs::read_dir(place.scratch()).unwrap().count() == 0);
 }

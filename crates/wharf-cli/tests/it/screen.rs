@@ -35,6 +35,11 @@ impl<'a> Screen<'a> {
 
     /// Starts a command after something else was done to the terminal.
     pub(crate) fn start_after(desk: &'a Desk, before: &str, command: &str) -> Self {
+        Self::start_in(desk, 110, before, command)
+    }
+
+    /// The same, in a terminal with so many columns.
+    pub(crate) fn start_in(desk: &'a Desk, columns: u16, before: &str, command: &str) -> Self {
         let screen = Self { desk, folder: tempfile::tempdir().unwrap() };
         let start = desk.home().join("start");
         // The shell stays, so that the end can be seen; it must survive the Ctrl-C that is meant for Wharf.
@@ -47,7 +52,7 @@ impl<'a> Screen<'a> {
         );
         fs::write(&start, text).unwrap();
         let start = format!("sh '{}'", start.display());
-        screen.tmux(&["new-session", "-d", "-x", "110", "-y", "60", &start]);
+        screen.tmux(&["new-session", "-d", "-x", &columns.to_string(), "-y", "60", &start]);
         screen
     }
 

@@ -139,3 +139,57 @@ fn l96_top_redraws_until_q_and_leaves_the_terminal_as_it_was() {
     let after = screen.ends_with("icanon");
     assert!(after.contains("ended with 4") && after.contains("error:"), "{after}");
 }
+
+/// Servers with names short and long, one of which cannot be reached.
+fn with_long_names() -> Desk {
+    let desk = Desk::new();
+    let (good, dying) = (desk.good_server(), desk.dying_server());
+    let long = "a-server-with-a-name-of-32-chars";
+    desk.user(&format!(
+        "[policy]\ncommands = [{good:?}, {dying:?}]\n[mcp.good]\ncommand = {good:?}\n\
+         [mcp.dying]\ncommand = {dying:?}\n[mcp.{long}]\ncommand = {good:?}\n"
+    ));
+    desk
+}
+
+#[test]
+fn l96_tables_keep_to_one_line_a_row_however_wide_the_terminal_is() {
+    for desk in [with_two(), with_long_names()] {
+        let is_long = std::fs::read_to_string(desk.config()).unwrap().contains("a-server");
+        let serving = Serving::start(&desk);
+        assert_eq!(call(&desk, &serving.url, &["good_echo", "message=hello"]), 0);
+        for columns in [80, 100, 200] {
+            let look = |command: &str, wanted: &str| {
+                let screen = Screen::start_in(&desk, columns, "true", &format!("{command} {}", serving.url));
+                let names = ["good", "dying", if is_long { "a-server" } else { "" }];
+                let is_there =
+                    |seen: &str| seen.contains(wanted) && names.iter().all(|name| seen.contains(name));
+                let seen = screen.until(wanted, is_there);
+                assert!(!seen.contains("IN FLIGHT"), "{seen}");
+                seen
+            };
+            let row = |seen: &str, start: &str| {
+                let found: Vec<&str> = seen.lines().filter(|line| line.starts_with(start)).collect();
+                assert_eq!(found.len(), 1, "one line at {columns} columns: {seen}");
+                found[0].to_owned()
+            };
+            let top = look("top --interval 100ms", "BUSY");
+            let head = row(&top, "SERVER");
+            assert!(head.contains("CALLS/S") && head.contains("P99") && head.contains("WAITING"), "{top}");
+            assert_eq!(head.ends_with("ERRORS"), columns > 80 && !is_long || columns == 200, "{top}");
+            let is_cut =
+                |seen: &str| row(seen, "a-server").split_whitespace().any(|word| word.ends_with('…'));
+            // Names are whole where anything else can give way.
+            assert!(!is_long || is_cut(&top) == (columns == 80), "{top}");
+            let status = look("status", "ended with 0");
+            let (head, dying) = (row(&status, "SERVER"), row(&status, "dying"));
+            assert!(head.contains("CALLS  ERRORS") && head.ends_with("TROUBLE"), "{status}");
+            // Words are cut first, so there may be room for them again where columns are left out.
+            assert!(columns < 200 || dying.ends_with("exit status 3"), "{status}");
+            assert!(columns == 200 || !is_long || dying.ends_with('…'), "{status}");
+            // At 100 it depends on how long the times are.
+            assert!(!is_long || columns == 100 || is_cut(&status) == (columns == 80), "{status}");
+        }
+        assert_eq!(serving.stop(), 0);
+    }
+}

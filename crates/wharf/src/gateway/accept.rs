@@ -58,8 +58,10 @@ pub(super) async fn receive<D: Door, C>(
     let mut stop = pin!(stop);
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&door, &room) => accepted,
+            // First, so that nobody who comes keeps the stop from being heard.
+            biased;
             () = &mut stop => break,
+            accepted = accept(&door, &room) => accepted,
         };
         if let Some((stream, place)) = accepted {
             let conversation = converse(stream, closed.clone());
@@ -71,8 +73,9 @@ pub(super) async fn receive<D: Door, C>(
     }
     drop(door);
     drop(closed);
-    let _ = closing.send(true);
+    // First: from here on no request is begun, whatever its conversation knows of the stop.
     gateway.desk.stop();
+    let _ = closing.send(true);
     // Every conversation holds a receiver: when the last is gone, so is the last call.
     if tokio::time::timeout(settings.drain, closing.closed()).await.is_err() {
         gateway.desk.end();

@@ -101,7 +101,8 @@ impl Shift {
         self.reach(OVER);
     }
 
-    /// Whether nothing new is begun.
+    /// Whether nothing new is begun. The one thing that a request is judged by, when all of it is there and before any of it
+    /// is done: what was begun before that is under way, and may end.
     pub(super) fn is_stopping(&self) -> bool {
         self.step.load(Ordering::Acquire) >= STOPPING
     }
@@ -193,6 +194,12 @@ impl Deref for Shift {
     fn deref(&self) -> &Desk {
         &self.desk
     }
+}
+
+/// Waits at the stop until the runtime has looked for what has arrived: whoever has asked by then is told that nothing
+/// was done, and not cut off as if it had nothing to ask.
+pub(super) async fn has_looked() {
+    tokio::task::yield_now().await;
 }
 
 /// What is said to whoever asks for something while the gateway stops.

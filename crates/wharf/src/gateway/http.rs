@@ -21,13 +21,14 @@ use super::bell::Listener;
 use super::body::{self, Reply};
 use super::clock::{Clock, Wait};
 use super::desk::unfit;
-use super::ending::Shift;
+use super::ending::{Shift, has_looked, stops};
 use super::guard;
 use super::h1::{BadBody, Head, Intake, Outlet, Over, Usual};
 use super::legacy::Sessions;
 use super::metrics;
 use super::modern::Asked;
 use super::pages;
+use super::probes::{self, SENT_AT_THE_END};
 use super::resource::Resource;
 use super::sse::Streams;
 use super::stay::Guest;
@@ -116,20 +117,21 @@ pub(super) struct Seat<'a> {
 
 /// One request after the other, until one side has enough.
 async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receiver<bool>) {
+    let desk = &door.gateway.desk;
     let _ = stream.set_nodelay(true);
     let from = stream.peer_addr().ok().map(|peer| peer.ip());
     let (reads, writes) = stream.split();
     let (mut intake, mut outlet) = (Intake::new(reads), Outlet::new(writes));
     // Rung behind the stop: what is looked at only then costs the requests before it nothing.
-    let mut stop = door.gateway.desk.listener();
-    let mut patience = Patience::new(&door.gateway.desk.clock);
-    let mut seat = Seat::new(&door.gateway.desk);
+    let mut stop = desk.listener();
+    let mut patience = Patience::new(&desk.clock);
+    let mut seat = Seat::new(desk);
     let caller = loop {
         let head = tokio::select! {
             biased;
             head = intake.head() => head,
             () = patience.is_over() => Err(Over::Late),
-            () = poll_fn(|cx| is_closed(stop.hears(cx), &closed)) => Err(Over::Gone),
+            () = poll_fn(|cx| has_stopped(stop.hears(cx), desk)) => last_head(&mut intake).await,
         };
         let head = match head {
             Ok(head) => head,
@@ -141,7 +143,7 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
                 return outlet.end(late, None, &mut intake).await;
             }
             Err(Over::Bad(bad)) => {
-                metrics::count(&door.gateway.desk.rejections.malformed);
+                metrics::count(&desk.rejections.malformed);
                 let (status, why) = bad.words();
                 return outlet.end(body::plain(status, why), None, &mut intake).await;
             }
@@ -152,7 +154,7 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
         if head.has_usual(Usual::Origin) {
             reply = pages::readable(reply, &head, &door.gateway.settings);
         }
-        let is_last = !head.may_go_on() || !intake.is_at_an_end() || closed.has_changed().unwrap_or(true);
+        let is_last = !head.may_go_on() || !intake.is_at_an_end() || desk.is_stopping();
         if let Some(caller) = reply.becomes.clone() {
             if outlet.send(reply, Some(&head), true, &mut intake).await.is_err() {
                 return;
@@ -172,9 +174,22 @@ async fn converse(mut stream: TcpStream, door: Arc<Door>, closed: watch::Receive
 }
 
 /// The end of the stop's wait, if it has come since the last look.
-fn is_closed(is_time_to_look: bool, closed: &watch::Receiver<bool>) -> Poll<()> {
-    // Nobody who could say so is the same.
-    if is_time_to_look && closed.has_changed().unwrap_or(true) { Poll::Ready(()) } else { Poll::Pending }
+fn has_stopped(is_time_to_look: bool, desk: &Shift) -> Poll<()> {
+    if is_time_to_look && desk.is_stopping() { Poll::Ready(()) } else { Poll::Pending }
+}
+
+/// At the stop: the head that was begun, if it comes soon. Whoever has asked is told that nothing was done, and who has
+/// nothing to ask is let go.
+async fn last_head(intake: &mut Intake<'_>) -> Result<Head, Over> {
+    tokio::select! {
+        biased;
+        head = intake.head() => return head,
+        () = has_looked() => {}
+    }
+    if !intake.has_begun() {
+        return Err(Over::Gone);
+    }
+    tokio::time::timeout(SENT_AT_THE_END, intake.head()).await.unwrap_or(Err(Over::Late))
 }
 
 // === impl Patience ===
@@ -267,10 +282,14 @@ impl Door {
             }
         };
         drop(admission);
+        let is_message = *head.method() == Method::POST && path != b"/sse";
+        if !is_message && self.gateway.desk.is_stopping() {
+            return Wanted::Nothing(probes::stopping());
+        }
         if let Err(overloaded) = self.gateway.desk.gate.arrive(&caller) {
             return Wanted::Nothing(body::overloaded(&Json::null(), &overloaded.into()));
         }
-        if *head.method() == Method::POST && path != b"/sse" {
+        if is_message {
             return match check_kind(head, path) {
                 Ok(()) => Wanted::Message(caller),
                 Err(refused) => {
@@ -333,11 +352,16 @@ impl Door {
 
     /// Takes what a caller has sent.
     async fn take(&self, head: &Head, caller: Guest, frame: Bytes, seat: &mut Seat<'_>) -> Reply {
+        let (desk, settings) = (&self.gateway.desk, &self.gateway.settings);
         if head.path_bytes() == b"/messages" {
             // A message for a stream, which is also where the answer goes.
-            return Box::pin(self.streams.take(head.query(), &caller, frame)).await;
+            let reply = Box::pin(self.streams.take(head.query(), &caller, frame.clone())).await;
+            // At the stop streams take no more, or are gone already.
+            return match reply.status {
+                StatusCode::NOT_FOUND if desk.is_stopping() => body::overloaded(&self.id_of(frame), &stops()),
+                _ => reply,
+            };
         }
-        let (desk, settings) = (&self.gateway.desk, &self.gateway.settings);
         let modern = is_modern(head);
         if is_batch(&frame) {
             let frame = (frame, settings.limits.depth);
@@ -358,6 +382,8 @@ impl Door {
             }
         };
         match message {
+            // Judged here, where it would be begun: it may have taken long to arrive.
+            Message::Request { id, .. } if desk.is_stopping() => body::overloaded(&id, &stops()),
             Message::Request { id, method, params } => {
                 let asked = Box::new(Asked::new(id, method, params, &mut seat.habit));
                 if modern || asked.is_modern() {

@@ -25,7 +25,12 @@ use crate::wire::{Json, Message, parse_message};
 const AT_THE_END: usize = 64;
 /// How much of a request is read then for its id, and how long that may take.
 const READ_AT_THE_END: usize = 64 * 1024;
-const SENT_AT_THE_END: Duration = Duration::from_secs(1);
+pub(super) const SENT_AT_THE_END: Duration = Duration::from_secs(1);
+
+/// What is answered at the stop to whoever wants something else than to say a message.
+pub(super) fn stopping() -> Reply {
+    body::plain(StatusCode::SERVICE_UNAVAILABLE, STOPS).with("retry-after", "1")
+}
 
 impl Door {
     /// Answers what is no message.
@@ -104,9 +109,7 @@ impl Door {
         let reply = match guard::check(&head, (&self.gateway.settings, &self.names), &mut String::new()) {
             Err((status, why)) => body::plain(status, why),
             Ok(()) if !matches!(head.path(), "/mcp" | "/sse" | "/messages") => self.probe(&head).await,
-            Ok(()) if *head.method() != Method::POST => {
-                body::plain(StatusCode::SERVICE_UNAVAILABLE, STOPS).with("retry-after", "1")
-            }
+            Ok(()) if *head.method() != Method::POST => stopping(),
             // Who asks is not looked at, and so little of what it says is.
             Ok(()) => match intake.body(READ_AT_THE_END, SENT_AT_THE_END, &mut outlet.writes).await {
                 Err(BadBody::Gone) => return,
@@ -119,7 +122,7 @@ impl Door {
     }
 
     /// The id of a request that is not looked at further.
-    fn id_of(&self, frame: Bytes) -> Json {
+    pub(super) fn id_of(&self, frame: Bytes) -> Json {
         match parse_message(frame, self.gateway.settings.limits.depth) {
             Ok(Message::Request { id, .. }) => id,
             Ok(_) => Json::null(),

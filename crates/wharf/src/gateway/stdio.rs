@@ -14,7 +14,7 @@ use super::Gateway;
 use super::batch::{self, Batch};
 use super::calls::{Begun, Calls};
 use super::desk::unfit;
-use super::ending::{OnDuty, stops};
+use super::ending::{OnDuty, has_looked, stops};
 use super::incoming::{Frame, Incoming};
 use super::leaving::{LAST_WORDS, Leaving};
 use super::legacy::{self, Talk};
@@ -61,10 +61,11 @@ pub(super) async fn serve_until<I: AsyncBufRead + Unpin>(
     let end = {
         let mut reading = pin!(read(&mut input, &mut pipe, limit));
         let end = tokio::select! {
+            // The stop first: what is read after it is not begun. Reading last: there may always be more to read.
             biased;
-            read = &mut reading => End::Input(read),
-            _ = &mut writer => End::Output,
             () = stop => End::Stop,
+            _ = &mut writer => End::Output,
+            read = &mut reading => End::Input(read),
         };
         if matches!(end, End::Stop) {
             // What it says is still heard, and that it says no more changes nothing.
@@ -103,6 +104,8 @@ enum End {
 async fn read(input: &mut (impl AsyncBufRead + Unpin), pipe: &mut Pipe, limit: usize) -> Result<()> {
     let mut incoming = Incoming::new(limit);
     while let Some(frame) = incoming.next(input).await? {
+        // However much there is to read, the stop is heard in between.
+        tokio::task::consume_budget().await;
         match frame {
             Frame::Line(line) => pipe.take(line).await?,
             Frame::TooLong(id) => pipe.refuse_long(id, limit).await,
@@ -113,6 +116,7 @@ async fn read(input: &mut (impl AsyncBufRead + Unpin), pipe: &mut Pipe, limit: u
 
 /// At the stop calls under way may end, and the rest hear that they are given up.
 async fn drain(gateway: &Gateway, leaving: &Leaving, writer: &mut JoinHandle<()>) {
+    has_looked().await;
     let end = async {
         tokio::time::sleep(gateway.settings.drain).await;
         gateway.desk.end();
@@ -159,11 +163,14 @@ impl Pipe {
         }
         match parse_message(frame, self.gateway.settings.limits.depth) {
             Ok(Message::Request { id, method, params }) => {
+                if !self.gateway.desk.is_stopping() {
+                    self.taking.is_ahead().await;
+                }
+                // Behind the wait, in which the stop may have begun.
                 if self.gateway.desk.is_stopping() {
                     self.say(response_error(&id, &stops())).await;
                     return Ok(());
                 }
-                self.taking.is_ahead().await;
                 if !self.is_counted
                     && let Err(overloaded) = self.gateway.desk.gate.arrive(&self.caller)
                 {

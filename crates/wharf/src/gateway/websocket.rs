@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::Gateway;
 use super::body::{self, Reply};
+use super::ending::has_looked;
 use super::h1::{Head, STALLED};
 use super::leaving::LAST_WORDS;
 use super::outgoing::Outgoing;
@@ -88,9 +89,14 @@ pub(super) async fn converse(
         };
         if matches!(end, End::Stop) {
             // What it says is still heard: whether it wants something no more, and what it was asked.
+            let settled = async {
+                has_looked().await;
+                let _ = tokio::time::timeout(patience, leaving.settle(&mut writing)).await;
+            };
             tokio::select! {
-                _ = tokio::time::timeout(patience, leaving.settle(&mut writing)) => {}
+                biased;
                 gone = &mut reading => end = End::Over(gone),
+                () = settled => {}
             }
         }
         match &end {

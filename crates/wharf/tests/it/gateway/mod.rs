@@ -30,6 +30,7 @@ mod quiet;
 mod rules;
 mod sharing;
 mod slow;
+mod stops;
 mod storms;
 mod streams;
 mod subscriptions;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
@@ -226,7 +226,7 @@ async fn l30_at_the_stop_calls_under_way_end_and_idle_callers_are_let_go() {
         if through == Through::Unix {
             assert!(!path.exists(), "the socket is gone");
         }
-        let mut late = modern_body("tools/list", json!({}));
+        let mut late = call();
         late["id"] = json!(8);
         let told = busy.ask(&late).await;
         let data = &told["error"]["data"];
@@ -235,7 +235,30 @@ async fn l30_at_the_stop_calls_under_way_end_and_idle_callers_are_let_go() {
         let answer = busy.hear().await.unwrap_or_else(|| panic!("{through:?}: the call was cut off"));
         assert_eq!(answer["id"], 7);
         assert_eq!(busy.hear().await, None, "{through:?}");
+        assert_eq!(count(&received(&log), "tools/call"), 1, "{through:?}: the late one was not begun");
         soon("the stop", stopping).await.unwrap().close().await;
+    }
+}
+
+#[tokio::test]
+async fn p6_what_has_arrived_over_each_socket_when_the_stop_begins_and_was_not_read_is_told_so() {
+    for through in BOTH {
+        let files = folder();
+        let log = at(&files, "log");
+        let served = Served::puppet(through, &Puppet::new().log(&log)).await;
+        let mut caller = served.raw().await;
+        caller.ask(&modern_body("server/discover", json!({}))).await;
+        // All in one go, so that nobody reads before the stop has begun.
+        let Served { host, stop, serving, .. } = served;
+        stop.send(()).unwrap();
+        caller.say(&call().to_string()).now_or_never().expect("there is room");
+        let told = caller.hear().await.unwrap_or_else(|| panic!("{through:?}: nothing was said"));
+        let data = &told["error"]["data"];
+        assert!(told["id"] == 7 && data["kind"] == "unavailable" && data["mayHaveRun"] == false, "{told}");
+        assert_eq!(caller.hear().await, None, "{through:?}");
+        soon("the stop", serving).await.unwrap();
+        assert_eq!(count(&received(&log), "tools/call"), 0, "{through:?}");
+        host.close().await;
     }
 }
 
