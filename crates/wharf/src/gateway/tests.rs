@@ -2,6 +2,7 @@
 
 mod barred;
 mod bell;
+mod lists;
 mod names;
 mod telemetry;
 mod turns;
