@@ -84,10 +84,17 @@ impl Web {
     }
 
     fn receive(&mut self) -> Result<(&[u8], &[u8]), String> {
-        // Two steps, because what is found is borrowed from what is searched.
+        // Two steps, because what is found is borrowed from what is searched. What comes in one piece needs no clock.
+        let mut since = None;
         while !self.http.is_ready() {
+            if since.is_some_and(|since: Instant| since.elapsed() > PATIENCE) {
+                return Err(format!("no answer within {} s, only signs of life", PATIENCE.as_secs()));
+            }
             if !self.http.read(&mut self.stream) {
                 return Err("the connection was closed, or nothing came".to_owned());
+            }
+            if !self.http.is_ready() {
+                since.get_or_insert_with(Instant::now);
             }
         }
         Ok(self.http.next().unwrap_or_default())

@@ -80,7 +80,7 @@ pub(crate) fn all() -> Vec<Case> {
             }
         }
     }
-    let large = [(Http, Stdio), (Http, Http), (Stdio, Stdio)].map(|way| (What::Large, way));
+    let large = [(Http, Stdio), (Http, Http), (Stdio, Stdio), (Stdio, Http)].map(|way| (What::Large, way));
     let lists = [(Http, Stdio), (Stdio, Stdio)].map(|way| (What::List, way));
     for (what, (from, to)) in large.into_iter().chain(lists) {
         for era in [Era::Modern, Era::Legacy] {
