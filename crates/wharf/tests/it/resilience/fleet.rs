@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wharf::Host;
 use wharf::catalog::{LockEntry, Lockfile};
-use wharf::config::{Balance, BreakerSettings, ServerConfig, Share};
+use wharf::config::{Balance, BreakerSettings, HealthCheck, ServerConfig, Share};
 use wharf::event::{Circuit, Event, State};
 use wharf::gateway::{Callers, Key};
 use wharf::names::{CallerName, ServerName};
@@ -188,6 +188,32 @@ async fn l39_an_instance_that_is_down_is_passed_over_and_taken_again_when_it_is_
     down(second).await;
     let outcome = echo(&host).await;
     assert_eq!(error(&outcome).kind(), "connection", "{outcome:?}");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l39_an_instance_that_was_given_up_for_missed_checks_has_its_turn_again() {
+    let (first, second) = (replica(""), replica(""));
+    let port = second.puppet.addr().port();
+    let mut config = reached(&first, &[&second]);
+    config.resilience.health_check = HealthCheck::Every(Duration::from_millis(50));
+    // It is not the breaker that keeps calls from it.
+    config.resilience.breaker = None;
+    let host = alone(config).await;
+    let instance = || host.conditions()[0].instances[1].clone();
+    for _ in 0..2 {
+        assert!(echo(&host).await.success);
+    }
+    down(second).await;
+    until("it is given up", || instance().given_up && instance().state == State::Disconnected).await;
+    assert_eq!(instance().missed_checks, 0, "what is gone misses nothing");
+    assert!(instance().trouble.is_some());
+    let second = replica_at(port, "");
+    for _ in 0..20 {
+        assert!(echo(&host).await.success);
+    }
+    assert!(second.ran() > 0, "it was never asked again");
+    assert_eq!(instance().trouble, None);
     host.close().await;
 }
 
