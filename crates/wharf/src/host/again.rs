@@ -77,7 +77,7 @@ impl Host {
                 tries.unknown.get_or_insert_with(|| error.clone());
             }
             tokio::time::sleep(pause).await;
-            if let Err(unreached) = patience.wait(server, way.again(server)).await {
+            if let Err(unreached) = patience.wait(server, way.again(server, error.is_unsent())).await {
                 *error = unreached;
                 continue;
             }

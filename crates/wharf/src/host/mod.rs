@@ -13,6 +13,7 @@ mod duty;
 mod ensemble;
 mod fleet;
 mod health;
+mod instances;
 mod known;
 mod lanes;
 mod load;

@@ -4,6 +4,7 @@ mod breaker;
 mod bulkheads;
 mod fleet;
 mod health;
+mod own_instance;
 mod retry;
 mod settings;
 
