@@ -305,6 +305,14 @@ impl Berth {
         }
     }
 
+    /// Asks what must be known before a call can be sent. That it fails counts as if it could not be connected.
+    pub(crate) async fn prove<T>(&self, asking: impl Future<Output = Result<T>>) -> Result<T> {
+        let passage = self.0.breaker.enter()?;
+        let ended = asking.await;
+        passage.connected(&ended);
+        ended
+    }
+
     /// Connects. A connection that lives already is kept.
     pub async fn connect(&self) -> Result<Connection> {
         self.make(Why::ByHand).await

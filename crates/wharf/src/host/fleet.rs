@@ -5,18 +5,17 @@
 //! catalogue, of whichever instance was looked at; the others must fit it. The connections of one caller are such a fleet
 //! too: they lead to the instance where the caller is, and to another one when that cannot be reached.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
-use super::server::{Seen, Server};
-use crate::catalog::Catalog;
+use super::compared::Compared;
+use super::health::Instance;
+use super::server::Server;
 use crate::config::{Balance, ServerConfig, Transport};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
@@ -39,18 +38,9 @@ pub(super) type Seat = Arc<AtomicUsize>;
 struct Member {
     berth: Berth,
     in_flight: AtomicUsize,
-    looked: Mutex<Option<Looked>>,
+    compared: Compared,
     /// A further process takes one of the places that there are.
     place: Mutex<Option<OwnedSemaphorePermit>>,
-}
-
-/// When an instance's tools were compared with the catalogue.
-#[derive(Clone)]
-struct Looked {
-    connection: u64,
-    catalogue: [u8; 32],
-    at: Instant,
-    fits: bool,
 }
 
 /// A call at one of several instances, until its end.
@@ -60,12 +50,10 @@ pub(super) struct Aboard {
     places: Arc<Semaphore>,
 }
 
-/// An instance that is held to what was accepted is compared again at the first use after this time.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// How many calls more than another an instance may have under way. One that hangs collects so many, and no more.
 const LAG: usize = 8;
 /// How long an instance may take to be there until the next one is tried as well.
-const HEAD_START: Duration = Duration::from_secs(1);
+pub(super) const HEAD_START: Duration = Duration::from_secs(1);
 
 // === impl Fleet ===
 
@@ -98,6 +86,18 @@ impl Fleet {
 
     pub(super) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()
+    }
+
+    /// How each of them is.
+    pub(super) fn conditions(&self) -> Vec<Instance> {
+        let of = |member: &Member| {
+            let instance = Instance::of(&member.berth);
+            Instance {
+                trouble: instance.trouble.or_else(|| member.compared.trouble(&member.berth)),
+                ..instance
+            }
+        };
+        self.members.iter().map(of).collect()
     }
 
     pub(super) fn berths(&self) -> impl Iterator<Item = &Berth> {
@@ -219,49 +219,11 @@ impl Fleet {
         member.berth.admits()?;
         member.take_place(aboard)?;
         let connection = member.berth.connection().await?;
-        self.look_over(server, aboard.member, &connection).await?;
-        Ok(connection)
-    }
-
-    /// Compares what an instance offers with what is shown of its server, once for each connection and catalogue.
-    async fn look_over(&self, server: &Server, number: usize, connection: &Connection) -> Result<()> {
-        let Some(seen) = server.tools.last().filter(|_| !server.tools.is_of(connection.number())) else {
-            return Ok(());
-        };
-        let (member, locked) = (&self.members[number], server.is_locked());
         // What a caller sees of its own is asked for anew where it has moved to.
-        if self.seat.is_some() && !locked {
-            return Ok(());
+        if self.seat.is_none() || server.is_locked() {
+            member.compared.with(server, (aboard.member, &member.berth), &connection).await?;
         }
-        let catalogue = seen.offered.fingerprint;
-        let known = member.looked().clone().filter(|looked| {
-            looked.connection == connection.number()
-                && looked.catalogue == catalogue
-                && !(locked && looked.at.elapsed() > LOOK_AGAIN)
-        });
-        let looked = match known {
-            Some(looked) => looked,
-            None => {
-                let offered = Catalog::fetch(connection, server.config.timeout).await?;
-                let fits =
-                    tools_of(&seen) == offered.tools.iter().map(|tool| &tool.raw.bytes()[..]).collect();
-                if !fits {
-                    server.tell_of_misfit(number);
-                }
-                let (connection, at) = (connection.number(), Instant::now());
-                let looked = Looked { connection, catalogue, at, fits };
-                *member.looked() = Some(looked.clone());
-                looked
-            }
-        };
-        if looked.fits || !locked {
-            return Ok(());
-        }
-        Err(Error::Denied {
-            what: format!("instance {} of server `{}`", number + 1, server.config.name),
-            rule: "the lockfile: it offers other tools than the instance that was looked at".into(),
-            hint: "bring all instances to the same version; the others go on meanwhile".into(),
-        })
+        Ok(connection)
     }
 }
 
@@ -278,25 +240,18 @@ pub(super) fn more_telling(before: Option<Error>, error: Error) -> Error {
     }
 }
 
-fn tools_of(seen: &Seen) -> BTreeSet<&[u8]> {
-    seen.offered.tools.iter().map(|tool| &tool.raw.bytes()[..]).collect()
-}
-
 // === impl Member ===
 
 impl Member {
     fn new(berth: Berth) -> Self {
-        Self { berth, in_flight: AtomicUsize::new(0), looked: Mutex::default(), place: Mutex::default() }
+        Self { berth, in_flight: AtomicUsize::new(0), compared: Compared::default(), place: Mutex::default() }
     }
 
     /// Whether it does not answer at the moment, or is not there yet.
     fn is_stuck(&self) -> bool {
         self.berth.missed_checks() > 0
+            || self.compared.is_awaited()
             || matches!(self.berth.state(), State::Connecting | State::Reconnecting)
-    }
-
-    fn looked(&self) -> MutexGuard<'_, Option<Looked>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every process beside the first takes one of the places that callers' own connections take.

@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::Semaphore;
 
 use super::fleet::{Aboard, Fleet, more_telling};
+use super::health::Instance;
 use super::server::Server;
 use crate::connect::{Berth, Connection};
 use crate::error::{Error, Result};
@@ -128,13 +129,22 @@ impl Server {
         }
     }
 
-    pub(super) fn tell_of_misfit(&self, number: usize) {
+    /// How each of its instances is.
+    pub(super) fn condition(&self) -> Vec<Instance> {
+        match &self.fleet {
+            Some(fleet) => fleet.conditions(),
+            None => vec![Instance::of(&self.berth)],
+        }
+    }
+
+    /// What is told of an instance that offers something else.
+    pub(super) fn misfit(&self, number: usize) -> Event {
         let server = self.config.name.clone();
         let more = if self.is_locked() { "it is not used" } else { "calls go there all the same" };
         let message = format!(
             "instance {} of `{server}` offers other tools than the one that was looked at; {more}",
             number + 1
         );
-        self.events.publish(|| Event::Warning { server, message });
+        Event::Warning { server, message }
     }
 }

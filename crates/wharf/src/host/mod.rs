@@ -5,6 +5,7 @@
 
 mod again;
 mod builder;
+mod compared;
 mod consent;
 mod context;
 mod declared;

@@ -76,7 +76,7 @@ impl Host {
                 transport: server.config.transport_name(),
                 enabled: server.config.enabled,
                 state: server.state(),
-                instances: server.berths().iter().map(Instance::of).collect(),
+                instances: server.condition(),
                 retries: server.retries.load(Ordering::Relaxed),
                 strays: self.scope.pool.dock().strays.of(&name),
                 connections,

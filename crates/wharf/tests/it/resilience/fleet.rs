@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wharf::Host;
 use wharf::catalog::{LockEntry, Lockfile};
-use wharf::config::{Balance, BreakerSettings, HealthCheck, ServerConfig};
+use wharf::config::{Balance, BreakerSettings, ServerConfig};
 use wharf::event::{Circuit, Event, State};
 use wharf::names::ServerName;
 use wharf::policy::Policy;
@@ -45,6 +45,8 @@ pub(super) struct Replica {
     pub(super) mute: Arc<AtomicBool>,
     /// It runs a call and never answers.
     pub(super) stuck: Arc<AtomicBool>,
+    /// It never says which tools it has.
+    pub(super) deaf: Arc<AtomicBool>,
 }
 
 pub(super) fn replica(description: &'static str) -> Replica {
@@ -54,10 +56,16 @@ pub(super) fn replica(description: &'static str) -> Replica {
 pub(super) fn replica_at(port: u16, description: &'static str) -> Replica {
     let ran = Arc::new(AtomicUsize::new(0));
     let (mute, stuck) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let deaf = Arc::new(AtomicBool::new(false));
     let (counted, muted, hangs) = (Arc::clone(&ran), Arc::clone(&mute), Arc::clone(&stuck));
+    let silent = Arc::clone(&deaf);
     let play = move |request: Recorded| {
         let (ran, mute, stuck) = (Arc::clone(&counted), Arc::clone(&muted), Arc::clone(&hangs));
+        let deaf = Arc::clone(&silent);
         async move {
+            if request.rpc_method() == "tools/list" && deaf.load(Ordering::SeqCst) {
+                return Reply::Hang;
+            }
             if request.rpc_method() == "tools/call" {
                 ran.fetch_add(1, Ordering::SeqCst);
                 if mute.load(Ordering::SeqCst) {
@@ -72,7 +80,7 @@ pub(super) fn replica_at(port: u16, description: &'static str) -> Replica {
             honest_modern(vec![tool])(request).await.with("connection", "close")
         }
     };
-    Replica { puppet: HttpPuppet::start_at(port, play), ran, mute, stuck }
+    Replica { puppet: HttpPuppet::start_at(port, play), ran, mute, stuck, deaf }
 }
 
 impl Replica {
@@ -189,82 +197,11 @@ async fn l39_an_instance_that_is_down_is_passed_over_and_taken_again_when_it_is_
     host.close().await;
 }
 
-#[tokio::test]
-async fn l39_an_instance_that_was_given_up_for_missed_checks_has_its_turn_again() {
-    let (first, second) = (replica(""), replica(""));
-    let port = second.puppet.addr().port();
-    let mut config = reached(&first, &[&second]);
-    config.resilience.health_check = HealthCheck::Every(Duration::from_millis(50));
-    // It is not the breaker that keeps calls from it.
-    config.resilience.breaker = None;
-    let host = alone(config).await;
-    let instance = || host.conditions()[0].instances[1].clone();
-    for _ in 0..2 {
-        assert!(echo(&host).await.success);
-    }
-    down(second).await;
-    until("it is given up", || instance().given_up && instance().state == State::Disconnected).await;
-    assert_eq!(instance().missed_checks, 0, "what is gone misses nothing");
-    assert!(instance().trouble.is_some());
-    let second = replica_at(port, "");
-    for _ in 0..20 {
-        assert!(echo(&host).await.success);
-    }
-    assert!(second.ran() > 0, "it was never asked again");
-    assert_eq!(instance().trouble, None);
-    host.close().await;
-}
-
 /// Instances that are left alone for long after one failure.
 pub(super) fn delicate(first: &Replica, others: &[&Replica]) -> ServerConfig {
     let mut config = reached(first, others);
     config.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down: Duration::from_secs(100) });
     config
-}
-
-#[tokio::test]
-async fn l39_an_instance_that_hangs_holds_a_few_calls_and_the_others_take_the_rest() {
-    let (good, stuck) = (replica("a"), replica("a"));
-    let host = alone(reached(&good, &[&stuck])).await;
-    for _ in 0..2 {
-        assert!(echo(&host).await.success, "both are there");
-    }
-    assert_eq!((good.ran(), stuck.ran()), (1, 1));
-    stuck.stuck.store(true, Ordering::SeqCst);
-    let mut held = Vec::new();
-    for n in 0..40 {
-        let call = tokio::spawn({
-            let host = host.clone();
-            async move { echo(&host).await }
-        });
-        // It is answered, or it has reached the one that does not answer.
-        until("the call is somewhere", || call.is_finished() || stuck.ran() > 1 + held.len()).await;
-        match stuck.ran() - 1 > held.len() {
-            true => held.push(call),
-            false => assert!(call.await.unwrap().success, "call {n}"),
-        }
-    }
-    assert!(held.len() <= 9, "{} calls hang", held.len());
-    assert_eq!(good.ran() - 1 + held.len(), 40);
-    held.iter().for_each(tokio::task::JoinHandle::abort);
-    host.close().await;
-}
-
-#[tokio::test]
-async fn l39_an_instance_that_never_gets_ready_is_not_waited_for() {
-    let good = replica("a");
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut config = reached(&good, &[]);
-    let address = format!("http://{}/mcp", silent.local_addr().unwrap());
-    config.resilience.replicas.push(SecretUrl::new(address.parse().unwrap()));
-    let host = alone(config).await;
-    for n in 0..10 {
-        let outcome = soon("a call", host.call("pup_echo", json!({}))).await;
-        assert!(outcome.success, "call {n}: {outcome:?}");
-        assert!(outcome.took < Duration::from_secs(5), "call {n} waited for it: {:?}", outcome.took);
-    }
-    assert_eq!(good.ran(), 10);
-    host.close().await;
 }
 
 #[tokio::test]

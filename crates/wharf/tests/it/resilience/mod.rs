@@ -7,6 +7,7 @@ mod health;
 mod own_instance;
 mod retry;
 mod settings;
+mod stuck;
 
 use std::time::Duration;
 
