@@ -12,7 +12,7 @@ use wharf_testkit::{Era, Puppet, Step};
 use super::exposition::Scrape;
 use super::metrics::{call, get, scrape};
 use super::{Door, open, open_with};
-use crate::support::{at, count, folder, host, puppet, quick, received, soon, until};
+use crate::support::{at, count, folder, host, is_alive, pid_in, puppet, quick, received, soon, until};
 
 fn of<'a>(scrape: &Scrape, name: &str, server: &'a str, reason: Option<&'a str>) -> Option<f64> {
     let labels = std::iter::once(("server", server)).chain(reason.map(|reason| ("reason", reason)));
@@ -93,6 +93,31 @@ async fn l94_a_server_that_is_asked_too_often_is_known_by_name() {
     let refused = |server, reason| of(&now, "wharf_server_refused_total", server, Some(reason));
     assert_eq!((refused("pup", "rate"), refused("pup", "queue")), (Some(1.0), Some(0.0)));
     assert_eq!(refused("fine", "rate"), Some(0.0));
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_a_program_counts_from_its_start_to_its_end_whatever_it_says() {
+    let files = folder();
+    let (pid, go) = (at(&files, "pid"), at(&files, "go"));
+    let script = Puppet::of(Era::Modern).pid(&pid).with(|s| s.start = vec![Step::WaitFor(go.clone())]);
+    let door = open(host([puppet("slow", &script)]).await).await;
+    let programs = async || of(&scrape(&door).await, "wharf_server_processes", "slow", None);
+    assert_eq!(programs().await, Some(0.0));
+    let connecting = tokio::spawn({
+        let host = door.host.clone();
+        async move { host.tools().await.failed.len() }
+    });
+    let pid = pid_in(&pid).await;
+    // It does not answer, and it is there.
+    let now = reaches(&door, "wharf_server_processes", &[("server", "slow")], 1.0).await;
+    assert_eq!(of(&now, "wharf_server_connections", "slow", None), Some(0.0));
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(soon("it is connected", connecting).await.unwrap(), 0);
+    assert_eq!(programs().await, Some(1.0), "the same one");
+    door.host.berth("slow").unwrap().disconnect().await;
+    assert!(!is_alive(pid));
+    reaches(&door, "wharf_server_processes", &[("server", "slow")], 0.0).await;
     door.host.close().await;
 }
 
