@@ -124,20 +124,37 @@ async fn l96_a_program_counts_from_its_start_to_its_end_whatever_it_says() {
 #[tokio::test]
 async fn l96_a_call_that_waits_too_long_is_counted_as_waited_and_as_refused() {
     let files = folder();
-    let log = at(&files, "log");
-    let mut slow = puppet("slow", &Puppet::of(Era::Modern).on("tool:echo", [Step::Hang]).log(&log));
-    slow.timeout = Duration::from_secs(1);
-    let limits = CallLimits { calls_per_server: 1, waiting: 8, ..CallLimits::default() };
-    let host = quick().server(slow).start().await.unwrap();
+    let (log, go) = (at(&files, "log"), at(&files, "go"));
+    let held = Puppet::of(Era::Modern).on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]).log(&log);
+    let (mut slow, mut brief) = (puppet("slow", &held), puppet("brief", &Puppet::of(Era::Modern)));
+    // A call of the one may take a day, and of the other twenty seconds, what it waits for counted.
+    (slow.timeout, brief.timeout) = (Duration::from_secs(24 * 3600 / 20), Duration::from_secs(1));
+    let limits = CallLimits { calls_per_caller: 1, waiting: 8, ..CallLimits::default() };
+    let host = quick().servers([slow, brief]).start().await.unwrap();
     host.tools().await;
-    let door = open_with(host, |b| b.limits(limits)).await;
-    let ends = futures_util::future::join_all((0..2).map(|_| call(&door, "slow_echo"))).await;
-    let kinds: Vec<_> = ends.iter().map(|end| end["error"]["data"]["kind"].as_str().unwrap()).collect();
-    assert!(kinds.contains(&"timeout"), "{kinds:?}");
+    let door = Arc::new(open_with(host, |b| b.limits(limits)).await);
+    let spawn = |tool: &'static str| {
+        let door = Arc::clone(&door);
+        tokio::spawn(async move { call(&door, tool).await })
+    };
+    let first = spawn("slow_echo");
+    until("it is under way", || count(&received(&log), "tools/call") == 1).await;
+    let second = spawn("brief_echo");
+    let now = reaches(&door, "wharf_gate_waiting", &[("server", "brief")], 1.0).await;
+    assert_eq!(of(&now, "wharf_server_refused_total", "brief", Some("queue")), Some(0.0));
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(20)).await;
+    tokio::time::resume();
+    let refused = soon("the refusal", second).await.unwrap();
+    assert_eq!(refused["error"]["data"]["kind"], "overloaded", "{refused}");
+    std::fs::write(&go, "").unwrap();
+    assert!(soon("the first", first).await.unwrap()["result"].is_object());
     let now = scrape(&door).await;
-    assert_eq!(of(&now, "wharf_server_waits_total", "slow", None), Some(1.0));
-    let overloaded = kinds.iter().filter(|kind| **kind == "overloaded").count() as f64;
-    assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(overloaded));
+    let waited = of(&now, "wharf_server_wait_seconds_total", "brief", None);
+    assert_eq!(of(&now, "wharf_server_waits_total", "brief", None), Some(1.0));
+    assert!(waited >= Some(20.0), "{waited:?}");
+    assert_eq!(of(&now, "wharf_server_refused_total", "brief", Some("queue")), Some(1.0));
+    assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(0.0));
     door.host.close().await;
 }
 
