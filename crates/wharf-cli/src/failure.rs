@@ -161,7 +161,7 @@ impl From<io::Error> for Failure {
 }
 
 fn exit_of(error: &Error) -> Exit {
-    match error {
+    match error.cause() {
         Error::Config { .. } => Exit::Config,
         Error::CommandNotAllowed { .. }
         | Error::Denied { .. }

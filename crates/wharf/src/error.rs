@@ -327,6 +327,10 @@ pub enum Error {
     /// The machine or Wharf itself failed.
     #[error("{0}")]
     Internal(String),
+    /// So it ended, and an earlier attempt or round of the same call was sent. Everything but whether the tool may have run is
+    /// as the error inside says.
+    #[error("{0}, after an earlier part of the call was sent")]
+    Begun(Box<Self>),
 }
 
 /// The last lines of a server's standard error, redacted and escaped, for the end of a message.
@@ -379,6 +383,15 @@ impl Error {
             Self::Conflict { .. } => "conflict",
             Self::Audit { .. } => "audit",
             Self::Internal(_) => "internal",
+            Self::Begun(error) => error.kind(),
+        }
+    }
+
+    /// What went wrong, whatever was sent before.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Begun(error) => error,
+            error => error,
         }
     }
 
@@ -414,6 +427,7 @@ impl Error {
             | Self::Busy { .. }
             | Self::UnknownOutcome { .. } => Side::Server,
             Self::Overloaded { .. } | Self::Audit { .. } | Self::Internal(_) => Side::Us,
+            Self::Begun(error) => error.side(),
         }
     }
 }

@@ -330,6 +330,9 @@ fn r_08_a_gateway_killed_at_any_moment_leaves_nothing_and_whole_stores() {
     assert!(first.call("pup_echo").unwrap()["result"].is_object());
     assert!(first.call("cell_echo").unwrap()["result"].is_object());
     assert!(text(&first.call("pup_kept").unwrap()).contains("wharf approve 1"));
+    // Where groups can be made they are: none that is left means something then.
+    let bounds = wharf::sandbox::Sandbox::new(WHARF).abilities().limits;
+    assert_eq!(groups(first.child.id()) > 0, bounds.contains("control group"), "{bounds}");
     first.kill();
     place.desk.run(&["approve", "1", "--for", "tool", "--expires", "8h"]).ok();
     place.desk.run(&["lock"]).ok();

@@ -43,6 +43,11 @@ pub(super) const INPUT_REQUIRED: &[u8] = b"\"input_required\"";
 const TASK: &[u8] = b"\"task\"";
 
 impl Relayed {
+    /// Whether its caller goes on with what an earlier request of its own has begun.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.responses.is_some() || self.state.is_some()
+    }
+
     /// Whether a result is the caller's to go on with, and not ours.
     pub(crate) fn returns(&self, result: &Json) -> bool {
         self.returns_questions && self.returns_kind(result.peek(["resultType"])[0])

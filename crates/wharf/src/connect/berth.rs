@@ -10,7 +10,7 @@ use making::{Making, Why};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -102,8 +102,6 @@ struct Place {
     stop: watch::Sender<u64>,
     /// It was lost too often, and is not made again by itself.
     given_up: AtomicBool,
-    /// How many checks in a row its connection missed.
-    missed: AtomicU32,
     /// Whether it is asked at all.
     breaker: Arc<Breaker>,
     /// Why there is no connection, if somebody wanted one.
@@ -242,7 +240,6 @@ impl Berth {
             making: Arc::default(),
             stop: watch::channel(0).0,
             given_up: AtomicBool::new(false),
-            missed: AtomicU32::new(0),
             breaker,
             reason: std::sync::Mutex::default(),
         }))
@@ -273,9 +270,9 @@ impl Berth {
         self.0.breaker.circuit()
     }
 
-    /// How many times in a row its connection gave no sign of life when it was asked for one.
+    /// How many times in a row its connection gave no sign of life when it was asked for one; 0 if there is none.
     pub fn missed_checks(&self) -> u32 {
-        self.0.missed.load(Ordering::Relaxed)
+        self.0.current.load().as_deref().filter(|c| c.is_open()).map_or(0, Connection::missed_checks)
     }
 
     /// Why it is left alone, or cannot be reached, if it is known to be so.
@@ -306,6 +303,14 @@ impl Berth {
             // Boxed: most calls find a connection, and carry no room for making one.
             None => self.make(Why::Use).boxed().await,
         }
+    }
+
+    /// Asks what must be known before a call can be sent. That it fails counts as if it could not be connected.
+    pub(crate) async fn prove<T>(&self, asking: impl Future<Output = Result<T>>) -> Result<T> {
+        let passage = self.0.breaker.enter()?;
+        let ended = asking.await;
+        passage.connected(&ended);
+        ended
     }
 
     /// Connects. A connection that lives already is kept.

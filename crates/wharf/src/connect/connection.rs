@@ -1,6 +1,6 @@
 //! A live connection: raw parameters in, raw result out, exactly one end for every request.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(super) struct Live {
     pub(super) logging_meta: Rare<Members>,
     /// Hears how calls end, and lets none through to a server that fails. Absent where nobody keeps the connection.
     breaker: OnceLock<Arc<Breaker>>,
+    /// How many checks in a row it missed. It ends with the connection: the next one has missed none.
+    pub(super) missed: AtomicU32,
 }
 
 /// A link with its inbox, before and after the handshake.
@@ -122,8 +124,8 @@ impl Connection {
     pub(super) fn new(wire: Wire, info: ServerInfo, ours: (Json, Json), meta: Members) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (logging_meta, breaker) = (Rare::default(), OnceLock::new());
-        Self(Arc::new(Held(Arc::new(Live { number, wire, info, ours, meta, logging_meta, breaker }))))
+        let (logging_meta, breaker, missed) = (Rare::default(), OnceLock::new(), AtomicU32::new(0));
+        Self(Arc::new(Held(Arc::new(Live { number, wire, info, ours, meta, logging_meta, breaker, missed }))))
     }
 
     /// From now on calls are let through by this, once and for all.

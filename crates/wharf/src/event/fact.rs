@@ -178,7 +178,7 @@ impl Fact {
     #[must_use]
     pub fn failed(mut self, error: &Error) -> Self {
         self.outcome = Some(error.kind());
-        match error {
+        match error.cause() {
             Error::Denied { rule, .. } | Error::Withheld { rule, .. } => {
                 self.verdict = Some(Verdict::Deny);
                 self.rule = Some(rule.clone());

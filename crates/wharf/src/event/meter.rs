@@ -252,7 +252,7 @@ impl Meter {
     }
 
     fn deny(&self, error: &Error) {
-        let kind = match error {
+        let kind = match error.cause() {
             Error::Denied { rule, .. } | Error::Withheld { rule, .. } => {
                 let begins = |beginnings: &[&str]| beginnings.iter().any(|b| rule.starts_with(b));
                 DENIALS.iter().position(|(_, known)| begins(known)).unwrap_or(OTHER_RULE)

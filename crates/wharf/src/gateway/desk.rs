@@ -283,7 +283,7 @@ impl Desk {
                 hint: "call it from its app".into(),
             };
             scope.refuse(route, &refused).await;
-            return Err(unknown_tool());
+            return Err(unknown_tool(false));
         }
         if let Some(mirrored) = visit.mirrored {
             match route {
@@ -399,7 +399,7 @@ fn make_room(scopes: &mut Scopes, caller: &CallerName) -> Result<Option<Kept>, O
 /// caller can do something about.
 fn said(outcome: Outcome) -> Result<Json, RpcError> {
     let Some(error) = outcome.error else { return Ok(outcome.raw) };
-    match *error {
+    match error.cause() {
         // A model can mend its arguments: so it is told as the tool's answer, as the protocol wants it.
         Error::Arguments { problems, .. } => {
             let text = format!("invalid arguments: {}", problems.join("; "));
@@ -411,13 +411,16 @@ fn said(outcome: Outcome) -> Result<Json, RpcError> {
             Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
         }
         // What an operator said no to is there, and may not be done.
-        Error::Denied { ref rule, .. } if rule.starts_with("approval") || rule.starts_with("consent") => {
-            let text = format!("{error}; nothing was sent");
+        Error::Denied { rule, .. } if rule.starts_with("approval") || rule.starts_with("consent") => {
+            let fact = if error.may_have_run() { "it was begun before" } else { "nothing was sent" };
+            let text = format!("{error}; {fact}");
             Ok(Json::of(&json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
         }
         // A tool that may not be seen is a tool that is not there.
-        Error::UnknownTool { .. } | Error::UnknownServer { .. } | Error::Denied { .. } => Err(unknown_tool()),
-        error => Err(told(error)),
+        Error::UnknownTool { .. } | Error::UnknownServer { .. } | Error::Denied { .. } => {
+            Err(unknown_tool(error.may_have_run()))
+        }
+        _ => Err(told(*error)),
     }
 }
 
@@ -458,9 +461,10 @@ fn is_of_a_request(number: i64) -> bool {
 }
 
 /// The same for one that is not there and one that may not be seen: not even a name that is near tells which.
-fn unknown_tool() -> RpcError {
+fn unknown_tool(may_have_run: bool) -> RpcError {
     let hint = "`tools/list` has the names of all tools that can be called";
-    let data = json!({ "kind": "unknown_tool", "retryable": false, "mayHaveRun": false, "hint": hint });
+    let data =
+        json!({ "kind": "unknown_tool", "retryable": false, "mayHaveRun": may_have_run, "hint": hint });
     RpcError { data: Some(Json::of(&data)), ..invalid("unknown tool") }
 }
 

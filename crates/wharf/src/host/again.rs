@@ -19,6 +19,7 @@ use crate::call::{self, Call, OnProgress};
 use crate::connect::{Progress, growing};
 use crate::error::{Error, Light};
 use crate::event::Event;
+use crate::mcp::method;
 use crate::wire::Json;
 
 /// What is left of a call's tries.
@@ -70,19 +71,19 @@ impl Host {
         loop {
             let Some(pause) = self.pause(way, &error, &mut tries).filter(|pause| *pause < patience.left())
             else {
-                return Err(tries.worst(error));
+                return Err(tries.worst(*error));
             };
             if let Error::UnknownOutcome { .. } = *error {
                 tries.unknown.get_or_insert_with(|| error.clone());
             }
             tokio::time::sleep(pause).await;
-            if let Err(unreached) = patience.wait(server, way.again(server)).await {
+            if let Err(unreached) = patience.wait(server, way.again(server, error.is_unsent())).await {
                 *error = unreached;
                 continue;
             }
             let hard_timeout = match patience.rest(server) {
                 Ok(left) => Some(left),
-                Err(late) => return Err(tries.worst(late.into())),
+                Err(late) => return Err(tries.worst(late)),
             };
             let mut listener = on_progress.as_mut().map(|tell| {
                 |step: Progress| {
@@ -96,8 +97,8 @@ impl Host {
             let call = Call { hard_timeout, since: None, ..*call };
             self.tell_of_retry(server, &call, &error);
             match call::send(&way.connection, &call, asker, listener).await {
-                Err(next) if is_no_answer(&next) => error = next,
-                ended => return ended,
+                Ok(raw) => return Ok(raw),
+                Err(next) => error = next,
             }
         }
     }
@@ -134,31 +135,21 @@ impl Host {
 
 /// Whether the operator says so; what the server says of its tool does not count. What a caller goes on with has begun.
 fn may_run_twice(server: &Server, call: &Call<'_>) -> bool {
-    let goes_on = |relayed: &Arc<call::Relayed>| relayed.responses.is_some() || relayed.state.is_some();
-    server.config.resilience.is_idempotent(call.tool.name.as_str()) && !call.relayed.is_some_and(goes_on)
-}
-
-/// Whether the server did not answer: then what is known of an earlier attempt still stands.
-fn is_no_answer(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::UnknownOutcome { .. }
-            | Error::Connection { .. }
-            | Error::Timeout { .. }
-            | Error::Unavailable { .. }
-            | Error::Busy { .. }
-            | Error::Protocol { .. }
-    )
+    let goes_on = call.relayed.is_some_and(|relayed| relayed.goes_on());
+    server.config.resilience.is_idempotent(call.tool.name.as_str()) && !goes_on
 }
 
 // === impl Tries ===
 
 impl Tries {
-    /// The error that says the most: a call that may have run is not one that did not.
-    fn worst(self, error: Box<Error>) -> Box<Error> {
-        match *error {
-            Error::UnknownOutcome { .. } => error,
-            _ => self.unknown.unwrap_or(error),
+    /// The error that says the most: a call that may have run is not one that did not, whatever became of the last attempt.
+    fn worst(self, error: Error) -> Box<Error> {
+        match (self.unknown, error) {
+            (None, error) | (_, error @ Error::UnknownOutcome { .. }) => error.into(),
+            (Some(unknown), error) => match error.once_begun(method::TOOLS_CALL) {
+                Error::UnknownOutcome { .. } => unknown,
+                error => error.into(),
+            },
         }
     }
 }

@@ -2,24 +2,24 @@
 //!
 //! In: a server that there is more than once, and a call. Out: a connection to the instance that takes it: the next one,
 //! or the one with the least to do; one that cannot be reached is passed over, because nothing was sent yet. There is one
-//! catalogue, of whichever instance was looked at; the others must fit it.
+//! catalogue, of whichever instance was looked at; the others must fit it. The connections of one caller are such a fleet
+//! too: they lead to the instance where the caller is, and to another one when that cannot be reached.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
-use super::server::{Seen, Server};
-use crate::catalog::Catalog;
+use super::compared::Compared;
+use super::health::Instance;
+use super::server::Server;
 use crate::config::{Balance, ServerConfig, Transport};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::{Error, Result, StderrTail};
-use crate::event::{Event, State};
+use crate::event::State;
 
 /// The instances of one server, the first of them first.
 pub(super) struct Fleet {
@@ -27,24 +27,20 @@ pub(super) struct Fleet {
     balance: Balance,
     /// Whose turn it is.
     next: AtomicUsize,
+    /// The instance where the caller is whose connections these are. All its lanes to the server have it in common.
+    seat: Option<Seat>,
 }
+
+/// At which of several instances a caller is.
+pub(super) type Seat = Arc<AtomicUsize>;
 
 /// One instance.
 struct Member {
     berth: Berth,
     in_flight: AtomicUsize,
-    looked: Mutex<Option<Looked>>,
+    compared: Compared,
     /// A further process takes one of the places that there are.
     place: Mutex<Option<OwnedSemaphorePermit>>,
-}
-
-/// When an instance's tools were compared with the catalogue.
-#[derive(Clone)]
-struct Looked {
-    connection: u64,
-    catalogue: [u8; 32],
-    at: Instant,
-    fits: bool,
 }
 
 /// A call at one of several instances, until its end.
@@ -54,12 +50,10 @@ pub(super) struct Aboard {
     places: Arc<Semaphore>,
 }
 
-/// An instance that is held to what was accepted is compared again at the first use after this time.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// How many calls more than another an instance may have under way. One that hangs collects so many, and no more.
 const LAG: usize = 8;
 /// How long an instance may take to be there until the next one is tried as well.
-const HEAD_START: Duration = Duration::from_secs(1);
+pub(super) const HEAD_START: Duration = Duration::from_secs(1);
 
 // === impl Fleet ===
 
@@ -72,24 +66,87 @@ impl Fleet {
         }
         let members = std::iter::once(first.clone()).chain(others).map(Member::new).collect();
         let balance = config.resilience.balance;
-        Some(Arc::new(Self { members, balance, next: AtomicUsize::new(0) }))
+        Some(Arc::new(Self { members, balance, next: AtomicUsize::new(0), seat: None }))
+    }
+
+    /// The same instances over connections of one caller's own. Nothing is started yet.
+    pub(super) fn of_caller(&self, pool: &Pool, seat: Seat) -> Arc<Self> {
+        let members = self.berths().map(|berth| Member::new(pool.unlisted(berth.config()))).collect();
+        Arc::new(Self { members, balance: self.balance, next: AtomicUsize::new(0), seat: Some(seat) })
+    }
+
+    pub(super) fn first(&self) -> &Berth {
+        &self.members[0].berth
+    }
+
+    /// Whether they are one caller's own.
+    pub(super) fn is_of_caller(&self) -> bool {
+        self.seat.is_some()
+    }
+
+    pub(super) fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
+    /// How each of them is.
+    pub(super) fn conditions(&self) -> Vec<Instance> {
+        let of = |member: &Member| {
+            let instance = Instance::of(&member.berth);
+            Instance {
+                trouble: instance.trouble.or_else(|| member.compared.trouble(&member.berth)),
+                ..instance
+            }
+        };
+        self.members.iter().map(of).collect()
     }
 
     pub(super) fn berths(&self) -> impl Iterator<Item = &Berth> {
         self.members.iter().map(|member| &member.berth)
     }
 
-    /// The configuration of the instance that a caller with lanes of its own stays at: each at another, and not at one
-    /// that fails.
-    pub(super) fn stay(&self, caller: usize) -> &ServerConfig {
-        let turned = (0..self.members.len()).map(|n| &self.members[(caller + n) % self.members.len()].berth);
-        let first = &self.members[caller % self.members.len()].berth;
-        turned.into_iter().find(|berth| berth.admits().is_ok()).unwrap_or(first).config()
+    /// The seat of a caller with connections of its own: each at another instance, and not at one that fails.
+    pub(super) fn free_seat(&self, caller: usize) -> Seat {
+        let mut all = self.turned(caller);
+        let first = caller % self.members.len();
+        let well = all.find(|member| self.members[*member].berth.admits().is_ok());
+        Arc::new(AtomicUsize::new(well.unwrap_or(first)))
+    }
+
+    /// The seat of a caller for one call alone.
+    pub(super) fn next_seat(&self) -> Seat {
+        self.free_seat(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// All instances once, from one on.
+    fn turned(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+        let all = self.members.len();
+        (0..all).map(move |n| (first + n) % all)
+    }
+
+    /// Their places, from where the caller is whose they are.
+    pub(super) fn seated(&self) -> impl Iterator<Item = &Berth> {
+        let first = self.seat.as_ref().map_or(0, |seat| seat.load(Ordering::Relaxed));
+        self.turned(first).map(|member| &self.members[member].berth)
+    }
+
+    /// Closes what a caller has left: nothing is under way there, and it does not come back as long as it is well where it is.
+    pub(super) async fn close_left(&self) {
+        let Some(seat) = self.seat.as_ref().map(|seat| seat.load(Ordering::Relaxed)) else { return };
+        let is_idle = |member: &Member| member.in_flight.load(Ordering::Relaxed) == 0;
+        let left = self.members.iter().enumerate().filter(|(number, _)| *number != seat);
+        let left = left.filter(|(_, member)| member.berth.connected() && is_idle(member));
+        futures_util::future::join_all(left.map(|(_, member)| member.berth.disconnect())).await;
     }
 
     /// In which order the instances are tried: those that are left alone after those that are not, before them those that
-    /// seem to be stuck, and `last` at the end.
+    /// seem to be stuck, and `last` at the end. A caller's own begin with the one where it is.
     fn order(&self, last: Option<usize>) -> Vec<usize> {
+        if let Some(seat) = &self.seat {
+            let mut order: Vec<usize> = self.turned(seat.load(Ordering::Relaxed)).collect();
+            order
+                .sort_by_key(|member| (self.members[*member].berth.admits().is_err(), Some(*member) == last));
+            return order;
+        }
         let from = self.next.fetch_add(1, Ordering::Relaxed);
         let admits = |member: &usize| self.members[*member].berth.admits().is_ok();
         let (mut order, others): (Vec<usize>, Vec<usize>) = (0..self.members.len()).partition(admits);
@@ -114,23 +171,30 @@ impl Fleet {
     /// A connection to the instance that takes the next call. The one where a call just failed is tried last. One that is not
     /// there soon is not waited for alone: the next one is tried beside it, and whoever was first has the call. What was begun
     /// goes on without it.
-    async fn board(
+    pub(super) async fn board(
         self: &Arc<Self>,
         server: &Server,
         places: &Arc<Semaphore>,
         last: Option<usize>,
     ) -> Result<(Connection, Aboard)> {
         let mut order = self.order(last).into_iter().peekable();
+        // Not every caller needs two processes because the first takes its time.
+        let hurries = self.seat.is_none() || !server.is_program();
         let (mut tried, mut refused) = (FuturesUnordered::new(), None);
         loop {
             tried.extend(order.next().map(|member| self.attempt(server, places, member)));
             tokio::select! {
                 biased;
                 Some(end) = tried.next() => match end {
-                    Ok(aboard) => return Ok(aboard),
+                    Ok(aboard) => {
+                        if let Some(seat) = &self.seat {
+                            seat.store(aboard.1.member, Ordering::Relaxed);
+                        }
+                        return Ok(aboard);
+                    }
                     Err(error) => refused = Some(more_telling(refused, error)),
                 },
-                () = async { tokio::time::sleep(HEAD_START).await }, if order.peek().is_some() => {}
+                () = async { tokio::time::sleep(HEAD_START).await }, if hurries && order.peek().is_some() => {}
                 else => break,
             }
         }
@@ -155,51 +219,17 @@ impl Fleet {
         member.berth.admits()?;
         member.take_place(aboard)?;
         let connection = member.berth.connection().await?;
-        self.look_over(server, aboard.member, &connection).await?;
-        Ok(connection)
-    }
-
-    /// Compares what an instance offers with what is shown of its server, once for each connection and catalogue.
-    async fn look_over(&self, server: &Server, number: usize, connection: &Connection) -> Result<()> {
-        let Some(seen) = server.tools.last().filter(|_| !server.tools.is_of(connection.number())) else {
-            return Ok(());
-        };
-        let (member, locked) = (&self.members[number], server.is_locked());
-        let catalogue = seen.offered.fingerprint;
-        let known = member.looked().clone().filter(|looked| {
-            looked.connection == connection.number()
-                && looked.catalogue == catalogue
-                && !(locked && looked.at.elapsed() > LOOK_AGAIN)
-        });
-        let looked = match known {
-            Some(looked) => looked,
-            None => {
-                let offered = Catalog::fetch(connection, server.config.timeout).await?;
-                let fits =
-                    tools_of(&seen) == offered.tools.iter().map(|tool| &tool.raw.bytes()[..]).collect();
-                if !fits {
-                    server.tell_of_misfit(number);
-                }
-                let (connection, at) = (connection.number(), Instant::now());
-                let looked = Looked { connection, catalogue, at, fits };
-                *member.looked() = Some(looked.clone());
-                looked
-            }
-        };
-        if looked.fits || !locked {
-            return Ok(());
+        // What a caller sees of its own is asked for anew where it has moved to.
+        if self.seat.is_none() || server.is_locked() {
+            member.compared.with(server, (aboard.member, &member.berth), &connection).await?;
         }
-        Err(Error::Denied {
-            what: format!("instance {} of server `{}`", number + 1, server.config.name),
-            rule: "the lockfile: it offers other tools than the instance that was looked at".into(),
-            hint: "bring all instances to the same version; the others go on meanwhile".into(),
-        })
+        Ok(connection)
     }
 }
 
 /// Of two reasons why an instance takes no call, the one to tell. That it is left alone says less than why another cannot be
 /// reached; of those that are left alone, the first to be asked again says when to come back.
-fn more_telling(before: Option<Error>, error: Error) -> Error {
+pub(super) fn more_telling(before: Option<Error>, error: Error) -> Error {
     let wait = |error: &Error| match error {
         Error::Unavailable { retry_after, .. } => Some(*retry_after),
         _ => None,
@@ -210,30 +240,26 @@ fn more_telling(before: Option<Error>, error: Error) -> Error {
     }
 }
 
-fn tools_of(seen: &Seen) -> BTreeSet<&[u8]> {
-    seen.offered.tools.iter().map(|tool| &tool.raw.bytes()[..]).collect()
-}
-
 // === impl Member ===
 
 impl Member {
     fn new(berth: Berth) -> Self {
-        Self { berth, in_flight: AtomicUsize::new(0), looked: Mutex::default(), place: Mutex::default() }
+        Self { berth, in_flight: AtomicUsize::new(0), compared: Compared::default(), place: Mutex::default() }
     }
 
     /// Whether it does not answer at the moment, or is not there yet.
     fn is_stuck(&self) -> bool {
         self.berth.missed_checks() > 0
+            || self.compared.is_awaited()
             || matches!(self.berth.state(), State::Connecting | State::Reconnecting)
-    }
-
-    fn looked(&self) -> MutexGuard<'_, Option<Looked>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every process beside the first takes one of the places that callers' own connections take.
     fn take_place(&self, aboard: &Aboard) -> Result<()> {
-        if aboard.member == 0 || !matches!(self.berth.config().transport, Transport::Stdio(_)) {
+        if aboard.member == 0
+            || aboard.fleet.seat.is_some()
+            || !matches!(self.berth.config().transport, Transport::Stdio(_))
+        {
             return Ok(());
         }
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,122 +280,14 @@ impl Member {
 // === impl Aboard ===
 
 impl Aboard {
-    /// Another instance, if one can be had.
-    pub(super) async fn move_on(&self, server: &Server) -> Result<(Connection, Self)> {
-        self.fleet.board(server, &self.places, Some(self.member)).boxed().await
+    /// Another instance, if one can be had. A caller that `stays` leaves its own only if it cannot be reached.
+    pub(super) async fn move_on(&self, server: &Server, stays: bool) -> Result<(Connection, Self)> {
+        self.fleet.board(server, &self.places, (!stays).then_some(self.member)).boxed().await
     }
 }
 
 impl Drop for Aboard {
     fn drop(&mut self) {
         self.fleet.members[self.member].in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-// === impl Server ===
-
-impl Server {
-    /// Every place of it.
-    pub(super) fn berths(&self) -> Vec<Berth> {
-        match &self.fleet {
-            Some(fleet) => fleet.berths().cloned().collect(),
-            None => vec![self.berth.clone()],
-        }
-    }
-
-    /// An error if a call would be refused now.
-    #[inline]
-    pub(super) fn admits(&self) -> Result<()> {
-        match &self.fleet {
-            None => self.berth.admits(),
-            Some(fleet) => {
-                let mut refused = None;
-                for berth in fleet.berths() {
-                    match berth.admits() {
-                        Ok(()) => return Ok(()),
-                        Err(error) => refused = Some(more_telling(refused, error)),
-                    }
-                }
-                refused.map_or(Ok(()), Err)
-            }
-        }
-    }
-
-    /// A connection for a call, to whichever instance takes it.
-    pub(super) async fn board(&self, places: &Arc<Semaphore>) -> Result<(Connection, Option<Aboard>)> {
-        match &self.fleet {
-            None => Ok((self.berth.connection().await?, None)),
-            Some(fleet) => {
-                let (connection, aboard) = fleet.board(self, places, None).boxed().await?;
-                Ok((connection, Some(aboard)))
-            }
-        }
-    }
-
-    /// A connection for what is no call: the one that its tools were seen over, or that of the first instance that can be
-    /// reached.
-    pub(super) async fn any_connection(&self) -> Result<Connection> {
-        let Some(fleet) = &self.fleet else { return self.berth.connection().await };
-        if let Some(seen) =
-            fleet.berths().filter_map(Berth::live).find(|live| self.tools.is_of(live.number()))
-        {
-            return Ok(seen);
-        }
-        let mut refused = None;
-        for berth in fleet.berths() {
-            match berth.connection().await {
-                Ok(connection) => return Ok(connection),
-                Err(error) => drop(refused.get_or_insert(error)),
-            }
-        }
-        Err(refused.unwrap_or_else(|| Error::Internal("a server without instances".into())))
-    }
-
-    /// Whether its tools were seen over a connection that is still there.
-    #[inline]
-    pub(super) fn was_seen_here(&self) -> bool {
-        match &self.fleet {
-            None => self.tools.is_of(self.berth.number()),
-            Some(fleet) => fleet.berths().any(|berth| self.tools.is_of(berth.number())),
-        }
-    }
-
-    /// A live connection, if there is one.
-    pub(super) fn live(&self) -> Option<Connection> {
-        match &self.fleet {
-            None => self.berth.live(),
-            Some(fleet) => {
-                let live = || fleet.berths().filter_map(Berth::live);
-                live().find(|live| self.tools.is_of(live.number())).or_else(|| live().next())
-            }
-        }
-    }
-
-    /// What its connections are doing: the best of them.
-    pub(super) fn state(&self) -> State {
-        let Some(fleet) = &self.fleet else { return self.berth.state() };
-        let has = |state: State| fleet.berths().any(|berth| berth.state() == state);
-        [State::Connected, State::Reconnecting, State::Connecting]
-            .into_iter()
-            .find(|state| has(*state))
-            .unwrap_or(State::Disconnected)
-    }
-
-    /// Closes every connection to it.
-    pub(super) async fn disconnect(&self) {
-        match &self.fleet {
-            None => self.berth.disconnect().await,
-            Some(fleet) => drop(futures_util::future::join_all(fleet.berths().map(Berth::disconnect)).await),
-        }
-    }
-
-    fn tell_of_misfit(&self, number: usize) {
-        let server = self.config.name.clone();
-        let more = if self.is_locked() { "it is not used" } else { "calls go there all the same" };
-        let message = format!(
-            "instance {} of `{server}` offers other tools than the one that was looked at; {more}",
-            number + 1
-        );
-        self.events.publish(|| Event::Warning { server, message });
     }
 }

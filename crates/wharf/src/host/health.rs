@@ -61,7 +61,7 @@ impl Host {
         let of = |server: Arc<Server>| Condition {
             server: server.config.name.clone(),
             in_flight: server.duty().count(),
-            instances: server.berths().iter().map(Instance::of).collect(),
+            instances: server.condition(),
         };
         self.scope.all_servers().into_iter().map(of).collect()
     }

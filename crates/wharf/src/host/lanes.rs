@@ -14,7 +14,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use super::fleet::Aboard;
+use super::fleet::{Aboard, Fleet};
 use super::places::Places;
 use super::scope::Scope;
 use super::server::Server;
@@ -52,6 +52,8 @@ pub(super) struct Way {
 /// A connection to a server that one scope has to itself.
 pub(super) struct Lane {
     pub(super) berth: Berth,
+    /// The same at each instance, where there are several: it leads to where its caller is.
+    pub(super) fleet: Option<Arc<Fleet>>,
     /// Who has it.
     pub(super) caller: CallerName,
     places: Arc<Places>,
@@ -101,7 +103,20 @@ impl Lanes {
 
     /// A lane of this scope's caller. Nothing is started yet.
     pub(super) fn lane(&self, berth: Berth) -> Arc<Lane> {
-        Arc::new(Lane::new(berth, &self.caller, &self.places))
+        Arc::new(Lane::new((berth, None), &self.caller, &self.places))
+    }
+
+    /// One more lane to a server. All of them lead to the same instance.
+    fn one_more(&self, server: &Server, pool: &Pool, lanes: &[Arc<Lane>]) -> Arc<Lane> {
+        let Some(fleet) = server.instances() else {
+            return self.lane(pool.lane(&server.config, lanes.len()));
+        };
+        let seat = lanes.first().and_then(|lane| lane.fleet.as_ref()?.seat().cloned());
+        self.lane_of(&fleet.of_caller(pool, seat.unwrap_or_else(|| fleet.free_seat(self.number))))
+    }
+
+    fn lane_of(&self, fleet: &Arc<Fleet>) -> Arc<Lane> {
+        Arc::new(Lane::new((fleet.first().clone(), Some(Arc::clone(fleet))), &self.caller, &self.places))
     }
 
     /// The first lane to a server. Nothing is started yet.
@@ -109,7 +124,7 @@ impl Lanes {
         let mut lanes = self.lock();
         let lanes = lanes.entry(server.config.identity()).or_default();
         if lanes.is_empty() {
-            lanes.push(self.lane(pool.lane(self.instance(server, &[]), 0)));
+            lanes.push(self.one_more(server, pool, &[]));
         }
         Arc::clone(&lanes[0])
     }
@@ -130,8 +145,7 @@ impl Lanes {
             match lanes.iter().find_map(free) {
                 Some(found) => found,
                 None if has_room(lanes) => {
-                    let berth = pool.lane(self.instance(server, lanes), lanes.len());
-                    let lane = self.lane(berth);
+                    let lane = self.one_more(server, pool, lanes);
                     let turn = alone.then(|| Arc::clone(&lane.turn).try_lock_owned().ok()).flatten();
                     lanes.push(Arc::clone(&lane));
                     (lane, turn)
@@ -149,16 +163,7 @@ impl Lanes {
         Ok(hold)
     }
 
-    /// The instance that the lanes of this scope lead to: the same for all of them.
-    fn instance<'a>(&self, server: &'a Server, lanes: &'a [Arc<Lane>]) -> &'a ServerConfig {
-        if let Some(lane) = lanes.first() {
-            return lane.berth.config();
-        }
-        let server = server.view.as_ref().map_or(server, |view| &view.of);
-        server.fleet.as_ref().map_or(&server.config, |fleet| fleet.stay(self.number))
-    }
-
-    /// Closes what was not used for so long. It is made again when it is needed.
+    /// Closes what was not used for so long, and what callers have left. It is made again when it is needed.
     pub(super) async fn recycle(&self, idle: Duration) {
         let all: Vec<Arc<Lane>> = self.lock().values().flatten().cloned().collect();
         let rested = all.iter().filter_map(|lane| lane.rest(idle)).map(|(place, closing)| async move {
@@ -168,12 +173,14 @@ impl Lanes {
             drop(place);
         });
         futures_util::future::join_all(rested).await;
+        let left = all.iter().filter_map(|lane| lane.fleet.as_ref()).map(|fleet| fleet.close_left());
+        futures_util::future::join_all(left).await;
     }
 
     /// Closes every lane. They are made again when they are needed.
     pub(super) async fn disconnect(&self) {
         let all: Vec<Arc<Lane>> = self.lock().values().flatten().cloned().collect();
-        futures_util::future::join_all(all.iter().map(|lane| lane.berth.disconnect())).await;
+        futures_util::future::join_all(all.iter().map(|lane| lane.disconnect())).await;
     }
 
     /// The lanes to a server that is taken away, or is another one now: nobody new comes in, and they close when the
@@ -186,14 +193,17 @@ impl Lanes {
         if let (false, Ok(runtime)) = (lanes.is_empty(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move {
                 server.duty().idle(drain).await;
-                futures_util::future::join_all(lanes.iter().map(|lane| lane.berth.disconnect())).await;
+                futures_util::future::join_all(lanes.iter().map(|lane| lane.disconnect())).await;
             });
         }
     }
 
     /// A live connection of a lane to a server, if there is one.
     pub(super) fn live(&self, config: &ServerConfig) -> Option<Connection> {
-        self.lock().get(&config.identity())?.iter().find_map(|lane| lane.berth.live())
+        self.lock()
+            .get(&config.identity())?
+            .iter()
+            .find_map(|lane| lane.berths().iter().find_map(Berth::live))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Vec<Arc<Lane>>>> {
@@ -225,10 +235,24 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn new(berth: Berth, caller: &CallerName, places: &Arc<Places>) -> Self {
+    fn new((berth, fleet): (Berth, Option<Arc<Fleet>>), caller: &CallerName, places: &Arc<Places>) -> Self {
         let state = LaneState { users: 0, asking: None, used: Instant::now(), spent: None, place: None };
         let (caller, places) = (caller.clone(), Arc::clone(places));
-        Self { berth, caller, places, turn: Arc::default(), state: Mutex::new(state) }
+        Self { berth, fleet, caller, places, turn: Arc::default(), state: Mutex::new(state) }
+    }
+
+    fn berths(&self) -> Vec<Berth> {
+        match &self.fleet {
+            Some(fleet) => fleet.berths().cloned().collect(),
+            None => vec![self.berth.clone()],
+        }
+    }
+
+    fn disconnect(&self) -> Closing {
+        let berths = self.berths();
+        Box::pin(async move {
+            futures_util::future::join_all(berths.iter().map(Berth::disconnect)).await;
+        })
     }
 
     /// Keeps it from being closed. It takes one of the places that there are.
@@ -275,8 +299,7 @@ impl Lane {
             return None;
         }
         let place = state.place.take()?;
-        let berth = self.berth.clone();
-        let mut closing: Closing = Box::pin(async move { berth.disconnect().await });
+        let mut closing = self.disconnect();
         // Begun before anybody can come in: nobody is given a connection that is about to go.
         let is_closed = (&mut closing).now_or_never().is_some();
         Some((place, (!is_closed).then_some(closing)))
@@ -298,10 +321,15 @@ impl Hold {
     }
 
     /// The lane's connection, for something that its caller asks for.
-    async fn connection(&self) -> Result<Connection> {
-        let connection = self.lane.berth.connection().await?;
+    async fn connection(&self, server: &Server) -> Result<(Connection, Option<Aboard>)> {
+        let places = (&self.lane.berth, self.lane.fleet.as_ref());
+        let (connection, aboard) = server.board_at(places, &self.lane.places.free).await?;
+        self.spend(&connection);
+        Ok((connection, aboard))
+    }
+
+    fn spend(&self, connection: &Connection) {
         self.lane.lock().spent = Some(connection.number());
-        Ok(connection)
     }
 }
 
@@ -334,15 +362,19 @@ impl Way {
         self.aboard.is_some()
     }
 
-    /// The same way over a fresh connection, or to another instance where there are several.
-    pub(super) async fn again(&mut self, server: &Server) -> Result<()> {
+    /// The same way over a fresh connection, or to another instance where there are several. `unsent`: nothing could be sent
+    /// over this one.
+    pub(super) async fn again(&mut self, server: &Server, unsent: bool) -> Result<()> {
         if let Some(aboard) = &self.aboard {
-            let (connection, aboard) = aboard.move_on(server).await?;
+            // What a caller has to itself is where it was, unless nothing gets through to it.
+            let stays = self.hold.is_some() && !(unsent && self.connection.is_open());
+            let (connection, aboard) = aboard.move_on(server, stays).await?;
             (self.connection, self.aboard) = (connection, Some(aboard));
+            self.hold.iter().for_each(|hold| hold.spend(&self.connection));
             return Ok(());
         }
         self.connection = match &self.hold {
-            Some(hold) => hold.connection().await?,
+            Some(hold) => hold.connection(server).await?.0,
             None => server.berth.connection().await?,
         };
         Ok(())
@@ -374,8 +406,10 @@ impl Scope {
         if let Some(view) = &server.view {
             return match (server.config.share, relayed) {
                 (Some(Share::Never), Some(_)) => self.once(server).await,
-                (_, Some(relayed)) => enter(self.lanes.enter(server, &self.pool, relayed).await?).await,
-                (_, None) => enter(view.lane.hold()?).await,
+                (_, Some(relayed)) => {
+                    enter(server, self.lanes.enter(server, &self.pool, relayed).await?).await
+                }
+                (_, None) => enter(server, view.lane.hold()?).await,
             };
         }
         let Some(relayed) = relayed.filter(|_| self.agent.is_some() && !self.owns(server)) else {
@@ -397,16 +431,20 @@ impl Scope {
                 }
             }
         }
-        enter(self.lanes.enter(server, &self.pool, relayed).await?).await
+        enter(server, self.lanes.enter(server, &self.pool, relayed).await?).await
     }
 
     /// A connection for one request alone.
     async fn once(&self, server: &Server) -> Result<Way> {
-        enter(self.lanes.lane(self.pool.unlisted(&server.config)).hold()?).await
+        let lane = match server.instances() {
+            None => self.lanes.lane(self.pool.unlisted(&server.config)),
+            Some(fleet) => self.lanes.lane_of(&fleet.of_caller(&self.pool, fleet.next_seat())),
+        };
+        enter(server, lane.hold()?).await
     }
 }
 
-async fn enter(hold: Hold) -> Result<Way> {
-    let connection = hold.connection().await?;
-    Ok(Way { connection, private: true, hold: Some(hold), aboard: None })
+async fn enter(server: &Server, hold: Hold) -> Result<Way> {
+    let (connection, aboard) = hold.connection(server).await?;
+    Ok(Way { connection, private: true, hold: Some(hold), aboard })
 }

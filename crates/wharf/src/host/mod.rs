@@ -5,6 +5,7 @@
 
 mod again;
 mod builder;
+mod compared;
 mod consent;
 mod context;
 mod declared;
@@ -13,6 +14,7 @@ mod duty;
 mod ensemble;
 mod fleet;
 mod health;
+mod instances;
 mod known;
 mod lanes;
 mod load;

@@ -223,7 +223,7 @@ impl Host {
             let asked = Asked { asker, relayed, private, ..self.asked(&server, &mut options) };
             let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
                 Err(error) if error.is_retryable() && !way.connection.is_open() => {
-                    way.again(&server).await?;
+                    way.again(&server, true).await?;
                     let asked = Asked { asker, relayed, private, ..self.asked(&server, &mut options) };
                     call::forward(&way.connection, (part, method, about), params, asked).await
                 }

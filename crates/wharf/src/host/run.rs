@@ -20,7 +20,7 @@ use super::{CallOptions, Host};
 use crate::call::{Call, HARD_FACTOR, Misfit, OnProgress};
 use crate::error::{Error, Light, Result, StderrTail};
 use crate::event::{Event, Exchange, Invocation, Redacted};
-use crate::mcp::Tool;
+use crate::mcp::{Tool, method};
 use crate::names::{CallerName, ServerName, ToolName};
 use crate::outcome::Outcome;
 use crate::policy::{Decision, Policy, ScanRule, Subject, Tainted};
@@ -59,6 +59,9 @@ impl Host {
                 Outcome::unfinished(server, tool, raw)
             }
             Ok(raw) => Outcome::from_result(server, tool, raw),
+            Err(error) if options.relayed.as_ref().is_some_and(|relayed| relayed.goes_on()) => {
+                Outcome::from_error(server, tool, error.once_begun(method::TOOLS_CALL))
+            }
             Err(error) => Outcome::from_error(server, tool, *error),
         };
         if let (true, Some(transaction)) = (outcome.success, transaction)

@@ -136,7 +136,7 @@ impl Scope {
 
     /// Tells what the words of a failed call may mean: what the server's sandbox keeps from it. The result stays as it is.
     pub(super) fn advise(&self, server: &Server, said: &str) {
-        let live = server.berth.live().or_else(|| self.lanes.live(&server.config));
+        let live = server.live().or_else(|| self.lanes.live(&server.config));
         if let Some(message) = live.and_then(|connection| connection.advice(said)) {
             let name = server.config.name.clone();
             server.events.publish(|| Event::Warning { server: name, message });

@@ -133,7 +133,7 @@ impl Server {
             redactor: of.redactor.clone(),
             demands: Rare::default(),
             berth: lane.berth.clone(),
-            fleet: None,
+            fleet: lane.fleet.clone(),
             trail: of.trail.clone(),
             view: Some(View { of: Arc::clone(of), lane }),
             duty: Duty::default(),

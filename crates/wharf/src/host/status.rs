@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use super::Host;
 use super::health::Instance;
-use crate::config::Transport;
 use crate::connect::Strays;
 use crate::error::Error;
 use crate::event::{Label, Meter, Reading, State};
@@ -33,7 +32,7 @@ pub struct ServerStatus {
     pub strays: Strays,
     /// How many connections live, those that callers have to themselves with them.
     pub connections: usize,
-    /// How many of them are to programs that Wharf started.
+    /// How many programs run that Wharf started for it, those that are not connected yet or on their way out too.
     pub processes: usize,
     /// Why it cannot be reached or is not asked at the moment, if it is known to be so.
     pub trouble: Option<Error>,
@@ -60,27 +59,28 @@ impl Host {
 
     /// Every server that can be seen from here, in the order of the configuration. Nobody is asked.
     pub fn status(&self) -> Vec<ServerStatus> {
-        let mut live: HashMap<ServerName, (usize, usize)> = HashMap::new();
+        let mut live: HashMap<ServerName, usize> = HashMap::new();
         let sessions = if self.scope.agent.is_none() { self.core.scopes() } else { Vec::new() };
         for scope in std::iter::once(&self.scope).chain(&sessions) {
             for berth in scope.pool.berths().iter().filter(|berth| berth.connected()) {
-                let (connections, processes) = live.entry(berth.config().name.clone()).or_default();
-                *connections += 1;
-                *processes += usize::from(matches!(berth.config().transport, Transport::Stdio(_)));
+                *live.entry(berth.config().name.clone()).or_default() += 1;
             }
         }
+        let running = |name: &ServerName| {
+            let scopes = std::iter::once(&self.scope).chain(&sessions);
+            scopes.map(|scope| scope.pool.dock().leaving.running(name)).sum()
+        };
         let status = self.scope.all_servers().into_iter().map(|server| {
             let name = server.config.name.clone();
-            let (connections, processes) = live.get(&name).copied().unwrap_or_default();
             ServerStatus {
                 transport: server.config.transport_name(),
                 enabled: server.config.enabled,
                 state: server.state(),
-                instances: server.berths().iter().map(Instance::of).collect(),
+                instances: server.condition(),
                 retries: server.retries.load(Ordering::Relaxed),
                 strays: self.scope.pool.dock().strays.of(&name),
-                connections,
-                processes,
+                connections: live.get(&name).copied().unwrap_or_default(),
+                processes: running(&name),
                 // A connection that lives is no help while nobody is let through to it.
                 trouble: server.trouble().or_else(|| server.admits().err()).filter(|_| server.config.enabled),
                 name,

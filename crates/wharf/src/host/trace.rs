@@ -116,7 +116,7 @@ impl Host {
     /// Tells whoever listens that a rule said no.
     pub(super) fn tell_refused(&self, caller: &CallerName, outcome: &Outcome, error: &Error) {
         let is_rule = matches!(
-            error,
+            error.cause(),
             Error::Denied { .. }
                 | Error::Unapproved { .. }
                 | Error::CommandNotAllowed { .. }

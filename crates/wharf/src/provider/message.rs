@@ -182,7 +182,7 @@ fn advice(error: &Error) -> String {
         Error::Timeout { sent: true, .. } | Error::Protocol { sent: true, .. } => {
             "the tool may have run: check its effect before you call it again".into()
         }
-        Error::Conflict { .. } | Error::Withheld { .. } => own(),
+        Error::Conflict { .. } | Error::Withheld { .. } | Error::Begun(_) => own(),
         Error::Tool { .. } | Error::ToolFailed { .. } => {
             "the same call will most likely fail again; correct it or do without".into()
         }

@@ -1,6 +1,7 @@
 //! The record: every decision and every call once, without secrets, and nothing where it cannot be written.
 
 use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -111,6 +112,37 @@ async fn l95_every_call_is_one_record_with_caller_decision_outcome_and_arguments
     let two = Search { kind: Some("call".into()), limit: Some(2), ..Search::default() };
     let two = log.search(&two).unwrap();
     assert!(two[0].seq < two[1].seq && two[1].json.contains("hangs"), "the newest, oldest first: {two:?}");
+}
+
+#[tokio::test]
+async fn log_02_a_loss_is_on_record_though_somebody_was_quicker_to_connect_again() {
+    let files = folder();
+    let log = log_in(&files);
+    let script = Puppet::new().plain_tool("echo").plain_tool("dies").on("tool:dies", [Step::Exit(3)]);
+    let (host, audit) = audited(&log, quick().server(puppet("pup", &script))).await;
+    for _ in 0..3 {
+        assert!(host.call("pup_echo", json!({})).await.success);
+        let berth = host.berth("pup").unwrap();
+        // It has its turn at once when the connection ends, before anybody who is only woken then.
+        let quick = tokio::spawn(async move {
+            let over = |cx: &mut Context<'_>| match berth.connected() {
+                true => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                false => Poll::Ready(()),
+            };
+            std::future::poll_fn(over).await;
+            berth.connect().await
+        });
+        assert_eq!(error(&host.call("pup_dies", json!({})).await).kind(), "unknown_outcome");
+        soon("it is connected again", quick).await.unwrap().unwrap();
+    }
+    host.close().await;
+    audit.flush().await.unwrap();
+    let lost = of_kind(&records(&log), "lost");
+    assert_eq!(lost.len(), 3, "{lost:#?}");
+    assert!(lost.iter().all(|lost| lost["reason"].as_str().unwrap().contains("exit status 3")), "{lost:#?}");
 }
 
 #[tokio::test]

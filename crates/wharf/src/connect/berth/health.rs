@@ -21,6 +21,11 @@ const MISSES: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Connection {
+    /// How many checks in a row it missed.
+    pub(super) fn missed_checks(&self) -> u32 {
+        self.live().missed.load(Ordering::Relaxed)
+    }
+
     /// Asks the smallest question of its era. A server that refuses it has answered.
     pub(crate) async fn sign_of_life(&self, timeout: Duration) -> Result<()> {
         let method = match self.info().revision.era() {
@@ -54,7 +59,7 @@ pub(super) async fn look_after(place: Weak<Place>, connection: WeakConnection, e
         };
         let Some(place) = place.upgrade() else { return };
         if missed != before {
-            place.missed.store(missed, Ordering::Relaxed);
+            connection.live().missed.store(missed, Ordering::Relaxed);
             let (server, instance) = (place.config.name.clone(), place.config.instance());
             place.dock.events.publish(|| Event::Health { server, instance, missed });
         }

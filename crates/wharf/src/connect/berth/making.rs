@@ -137,7 +137,6 @@ impl Attempt {
         self.end(State::Connected, None);
         connection.follow_changes();
         place.dock.peer.connected(&connection);
-        place.missed.store(0, Ordering::Relaxed);
         if let Some(every) = self.config.resilience.health_check.every(&self.config.transport) {
             tokio::spawn(health::look_after(Weak::clone(&self.place), connection.downgrade(), every));
         }

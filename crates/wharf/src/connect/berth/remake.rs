@@ -37,6 +37,10 @@ pub(super) fn watch_over(
 async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Instant) -> Option<u32> {
     let place = place.upgrade()?;
     let mut making = place.making.lock().await;
+    if !closed.is_by_us() {
+        place.dock.trail.record(|| Fact::new(Kind::Lost).of(&place.config.name).because(&closed.reason));
+        making.losses = if since.elapsed() >= STABLE { 1 } else { making.losses + 1 };
+    }
     // Somebody who could not wait may have put another one in its place, or it was disconnected by hand.
     if place.current.load().as_ref().is_none_or(|current| current.number() != number) {
         return None;
@@ -47,12 +51,10 @@ async fn put_away(place: &Weak<Place>, number: u64, closed: &Closed, since: Inst
         return None;
     }
     place.tell(State::Reconnecting, Some(closed.reason.clone()));
-    place.dock.trail.record(|| Fact::new(Kind::Lost).of(&place.config.name).because(&closed.reason));
     // A server that broke the protocol may still run.
     if let Some(lost) = place.put(None) {
         lost.close().await;
     }
-    making.losses = if since.elapsed() >= STABLE { 1 } else { making.losses + 1 };
     Some(making.losses)
 }
 

@@ -8,8 +8,9 @@ mod stderr;
 mod stop;
 mod watchdog;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
@@ -59,9 +60,19 @@ pub(crate) enum Unstarted {
     Failed(String),
 }
 
-/// Programs that are on their way out, though nobody waits for one of them.
+/// The programs of a scope: how many there are of each server, and those that are on their way out, though nobody waits for
+/// one of them.
 #[derive(Clone, Debug)]
-pub struct Leaving(Arc<watch::Sender<()>>);
+pub struct Leaving {
+    gone: Arc<watch::Sender<()>>,
+    running: Arc<Mutex<HashMap<ServerName, usize>>>,
+}
+
+/// One program that is there.
+struct Running {
+    among: Leaving,
+    server: ServerName,
+}
 
 /// Where programs are started, and how they are ended.
 #[derive(Clone, Debug)]
@@ -86,7 +97,7 @@ const READ: Duration = Duration::from_secs(10);
 /// program that is just being started, but lets it be ended as any other.
 pub(crate) async fn start(permit: LaunchPermit, yard: Yard, monitor: Monitor) -> Result<Started, Unstarted> {
     // Dropped after what was started: until that has begun to leave, this one is on its way out.
-    let here = yard.leaving.0.subscribe();
+    let here = yard.leaving.gone.subscribe();
     let starting = tokio::spawn(async move { (begin(permit, yard, &monitor).await, here) });
     let (started, _here) =
         starting.await.map_err(|e| Unstarted::Failed(format!("it cannot be started: {e}")))?;
@@ -112,11 +123,13 @@ async fn begin(permit: LaunchPermit, yard: Yard, monitor: &Monitor) -> Result<St
     let stderr = Tail::follow(spawned.stderr, server.clone(), monitor.clone(), clue);
     let mut process = spawned.process;
     let trail = yard.trail;
+    let running = yard.leaving.one_more(&server);
     tokio::spawn(async move {
         let describe = |status| stop::describe(status, confined);
         let status = process.wait().await.map_or_else(|e| format!("it was lost: {e}"), describe);
         // Before it is told: whoever waited for the end finds it on record.
         trail.record(|| Fact::new(Kind::Stop).of(&server).because(&status));
+        drop(running);
         tell_exit.send_replace(Some(status));
     });
     let child = Child { group, stderr, exit, leaving: yard.leaving, _way_out: yard.way_out };
@@ -160,14 +173,39 @@ impl Child {
 
 impl Default for Leaving {
     fn default() -> Self {
-        Self(Arc::new(watch::channel(()).0))
+        Self { gone: Arc::new(watch::channel(()).0), running: Arc::default() }
     }
 }
 
 impl Leaving {
     /// Waits until all are gone.
     pub(crate) async fn all_gone(&self) {
-        self.0.closed().await;
+        self.gone.closed().await;
+    }
+
+    /// How many programs there are of a server, whatever they do.
+    pub(crate) fn running(&self, server: &ServerName) -> usize {
+        self.lock().get(server).copied().unwrap_or_default()
+    }
+
+    fn one_more(&self, server: &ServerName) -> Running {
+        *self.lock().entry(server.clone()).or_default() += 1;
+        Running { among: self.clone(), server: server.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ServerName, usize>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut running = self.among.lock();
+        let left = running.get(&self.server).map_or(0, |there| there.saturating_sub(1));
+        match left {
+            0 => drop(running.remove(&self.server)),
+            left => drop(running.insert(self.server.clone(), left)),
+        }
     }
 }
 
@@ -202,7 +240,7 @@ impl Drop for Child {
         let group = Arc::clone(&self.group);
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
-                let here = self.leaving.0.subscribe();
+                let here = self.leaving.gone.subscribe();
                 drop(runtime.spawn(async move {
                     group.stop().await;
                     drop(here);

@@ -8,6 +8,8 @@ use wharf::names::CallerName;
 use wharf_testkit::{Era, Puppet};
 
 use super::{Door, modern_body, open, open_with};
+use crate::proofs::alone;
+use crate::proofs::half_open::{network_of_its_own, run};
 use crate::support::{at, folder, host, puppet, received};
 
 const KEY: &str = "wharf_0123456789abcdef0123456789abcdef";
@@ -78,23 +80,25 @@ async fn gwy_02_only_its_own_name_opens_the_gateway() {
     assert_eq!(named.send(Method::POST, "/mcp", &headers, body.clone()).await.status, StatusCode::OK);
 }
 
-/// An address of this machine that others may reach, if it has one. Nothing is sent to find it.
-fn own_address() -> Option<std::net::IpAddr> {
-    let socket =
-        std::net::UdpSocket::bind("0.0.0.0:0").ok().filter(|s| s.connect("203.0.113.1:9").is_ok())?;
-    let ip = socket.local_addr().ok()?.ip();
-    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+/// In a network of its own, where there is an address that is not loopback, whatever this machine has.
+#[test]
+fn gwy_02_a_gateway_is_called_by_the_address_where_it_listens() {
+    if !alone(gwy_02_a_gateway_is_called_by_the_address_where_it_listens, network_of_its_own()) {
+        return;
+    }
+    run("ip", &["link", "set", "lo", "up"]);
+    run("ip", &["address", "add", "192.0.2.7/32", "dev", "lo"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(called_at("192.0.2.7".parse().unwrap()));
 }
 
-#[tokio::test]
-async fn gwy_02_a_gateway_is_called_by_the_address_where_it_listens() {
-    let Some(ip) = own_address() else { return };
+async fn called_at(ip: std::net::IpAddr) {
     let key = Key::new(CallerName::parse("ann").unwrap(), Key::hash(KEY));
     let right = format!("Bearer {KEY}");
     for (bind, is_ours) in [(ip, true), ("0.0.0.0".parse().unwrap(), false)] {
         let callers = Callers::default().keys([key.clone()]);
         let gateway = Gateway::builder(empty().await).callers(callers).build().unwrap();
-        let Ok(listener) = tokio::net::TcpListener::bind((bind, 0)).await else { return };
+        let listener = tokio::net::TcpListener::bind((bind, 0)).await.unwrap();
         let at = std::net::SocketAddr::new(ip, listener.local_addr().unwrap().port());
         let served = gateway.clone();
         let serving = tokio::spawn(async move { served.serve_http(listener, std::future::pending()).await });

@@ -12,7 +12,7 @@ use wharf_testkit::{Era, Puppet, Step};
 use super::exposition::Scrape;
 use super::metrics::{call, get, scrape};
 use super::{Door, open, open_with};
-use crate::support::{at, count, folder, host, puppet, quick, received, soon, until};
+use crate::support::{at, count, folder, host, is_alive, pid_in, puppet, quick, received, soon, until};
 
 fn of<'a>(scrape: &Scrape, name: &str, server: &'a str, reason: Option<&'a str>) -> Option<f64> {
     let labels = std::iter::once(("server", server)).chain(reason.map(|reason| ("reason", reason)));
@@ -97,22 +97,64 @@ async fn l94_a_server_that_is_asked_too_often_is_known_by_name() {
 }
 
 #[tokio::test]
+async fn l96_a_program_counts_from_its_start_to_its_end_whatever_it_says() {
+    let files = folder();
+    let (pid, go) = (at(&files, "pid"), at(&files, "go"));
+    let script = Puppet::of(Era::Modern).pid(&pid).with(|s| s.start = vec![Step::WaitFor(go.clone())]);
+    let door = open(host([puppet("slow", &script)]).await).await;
+    let programs = async || of(&scrape(&door).await, "wharf_server_processes", "slow", None);
+    assert_eq!(programs().await, Some(0.0));
+    let connecting = tokio::spawn({
+        let host = door.host.clone();
+        async move { host.tools().await.failed.len() }
+    });
+    let pid = pid_in(&pid).await;
+    // It does not answer, and it is there.
+    let now = reaches(&door, "wharf_server_processes", &[("server", "slow")], 1.0).await;
+    assert_eq!(of(&now, "wharf_server_connections", "slow", None), Some(0.0));
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(soon("it is connected", connecting).await.unwrap(), 0);
+    assert_eq!(programs().await, Some(1.0), "the same one");
+    door.host.berth("slow").unwrap().disconnect().await;
+    assert!(!is_alive(pid));
+    reaches(&door, "wharf_server_processes", &[("server", "slow")], 0.0).await;
+    door.host.close().await;
+}
+
+#[tokio::test]
 async fn l96_a_call_that_waits_too_long_is_counted_as_waited_and_as_refused() {
     let files = folder();
-    let log = at(&files, "log");
-    let mut slow = puppet("slow", &Puppet::of(Era::Modern).on("tool:echo", [Step::Hang]).log(&log));
-    slow.timeout = Duration::from_secs(1);
-    let limits = CallLimits { calls_per_server: 1, waiting: 8, ..CallLimits::default() };
-    let host = quick().server(slow).start().await.unwrap();
+    let (log, go) = (at(&files, "log"), at(&files, "go"));
+    let held = Puppet::of(Era::Modern).on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]).log(&log);
+    let (mut slow, mut brief) = (puppet("slow", &held), puppet("brief", &Puppet::of(Era::Modern)));
+    // A call of the one may take a day, and of the other twenty seconds, what it waits for counted.
+    (slow.timeout, brief.timeout) = (Duration::from_secs(24 * 3600 / 20), Duration::from_secs(1));
+    let limits = CallLimits { calls_per_caller: 1, waiting: 8, ..CallLimits::default() };
+    let host = quick().servers([slow, brief]).start().await.unwrap();
     host.tools().await;
-    let door = open_with(host, |b| b.limits(limits)).await;
-    let ends = futures_util::future::join_all((0..2).map(|_| call(&door, "slow_echo"))).await;
-    let kinds: Vec<_> = ends.iter().map(|end| end["error"]["data"]["kind"].as_str().unwrap()).collect();
-    assert!(kinds.contains(&"timeout"), "{kinds:?}");
+    let door = Arc::new(open_with(host, |b| b.limits(limits)).await);
+    let spawn = |tool: &'static str| {
+        let door = Arc::clone(&door);
+        tokio::spawn(async move { call(&door, tool).await })
+    };
+    let first = spawn("slow_echo");
+    until("it is under way", || count(&received(&log), "tools/call") == 1).await;
+    let second = spawn("brief_echo");
+    let now = reaches(&door, "wharf_gate_waiting", &[("server", "brief")], 1.0).await;
+    assert_eq!(of(&now, "wharf_server_refused_total", "brief", Some("queue")), Some(0.0));
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(20)).await;
+    tokio::time::resume();
+    let refused = soon("the refusal", second).await.unwrap();
+    assert_eq!(refused["error"]["data"]["kind"], "overloaded", "{refused}");
+    std::fs::write(&go, "").unwrap();
+    assert!(soon("the first", first).await.unwrap()["result"].is_object());
     let now = scrape(&door).await;
-    assert_eq!(of(&now, "wharf_server_waits_total", "slow", None), Some(1.0));
-    let overloaded = kinds.iter().filter(|kind| **kind == "overloaded").count() as f64;
-    assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(overloaded));
+    let waited = of(&now, "wharf_server_wait_seconds_total", "brief", None);
+    assert_eq!(of(&now, "wharf_server_waits_total", "brief", None), Some(1.0));
+    assert!(waited >= Some(20.0), "{waited:?}");
+    assert_eq!(of(&now, "wharf_server_refused_total", "brief", Some("queue")), Some(1.0));
+    assert_eq!(of(&now, "wharf_server_refused_total", "slow", Some("queue")), Some(0.0));
     door.host.close().await;
 }
 

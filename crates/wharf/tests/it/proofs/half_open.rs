@@ -18,14 +18,14 @@ use crate::http::server::{Exchange, Server};
 use crate::http::{discovered, done, initialized};
 use crate::support::{error, soon, until};
 
-fn run(program: &str, args: &[&str]) {
+pub(crate) fn run(program: &str, args: &[&str]) {
     let ran = Command::new(program).args(args).output().unwrap_or_else(|e| panic!("{program}: {e}"));
     assert!(ran.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
 /// A network with nothing in it but this machine, and a filter that is empty yet. A kernel that lets nobody make a network
 /// of his own without being root lets root.
-fn network_of_its_own() -> &'static [&'static str] {
+pub(crate) fn network_of_its_own() -> &'static [&'static str] {
     let anybody: &[&str] = &["unshare", "-Urn"];
     let works = Command::new(anybody[0]).args([anybody[1], "true"]).status().is_ok_and(|s| s.success());
     if works { anybody } else { &["unshare", "-n"] }

@@ -6,7 +6,7 @@
 
 mod deadlines;
 mod effects;
-mod half_open;
+pub(crate) mod half_open;
 mod interrupted;
 pub(crate) mod measure;
 mod model;

@@ -4,8 +4,10 @@ mod breaker;
 mod bulkheads;
 mod fleet;
 mod health;
+mod own_instance;
 mod retry;
 mod settings;
+mod stuck;
 
 use std::time::Duration;
 

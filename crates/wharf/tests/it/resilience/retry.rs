@@ -11,9 +11,10 @@ use wharf::event::Event;
 use wharf::names::ServerName;
 use wharf::secret::SecretUrl;
 use wharf::{CallOptions, Host};
-use wharf_testkit::{HttpPuppet, Puppet, Reply, Step};
+use wharf_testkit::{HttpPuppet, Puppet, Recorded, Reply, Step};
 
 use super::{alone, honest};
+use crate::gateway::open;
 use crate::support::{at, echo, effects, error, folder, puppet, quick, soon};
 
 /// A tool that says of itself that it may be run twice.
@@ -207,4 +208,61 @@ async fn l38_retries_end_with_the_time_of_the_call() {
     assert_eq!(error(&outcome).kind(), "unknown_outcome");
     assert!(calls.load(Ordering::SeqCst) == 1 && begun.elapsed() < Duration::from_secs(1));
     host.close().await;
+}
+
+/// An HTTP server that answers its first call with this, and wants to know who calls from then on.
+fn then_barred(first: fn(&Recorded) -> Reply) -> HttpPuppet {
+    let calls = AtomicUsize::new(0);
+    HttpPuppet::start(move |request| {
+        let call = (request.rpc_method() == "tools/call").then(|| calls.fetch_add(1, Ordering::SeqCst));
+        async move {
+            match call {
+                None => honest(request).await,
+                Some(0) => first(&request),
+                Some(_) => Reply::status(401),
+            }
+        }
+    })
+}
+
+fn asks_back(request: &Recorded) -> Reply {
+    let asks = json!({"resultType": "input_required", "requestState": "s"});
+    Reply::ok(json!({"jsonrpc": "2.0", "id": request.json()["id"], "result": asks}))
+}
+
+#[tokio::test]
+async fn l38_what_was_sent_before_may_have_run_whatever_the_next_attempt_or_round_ends_with() {
+    let outage = |_: &Recorded| Reply::status(503);
+    for (marked, puppet) in [(true, then_barred(outage)), (false, then_barred(asks_back))] {
+        let host = far(&puppet, marked).await;
+        let outcome = echo(&host).await;
+        let failed = error(&outcome);
+        assert_eq!((failed.kind(), failed.may_have_run()), ("auth", true), "{outcome:?}");
+        assert!(!failed.is_retryable());
+        let hint = failed.hint().unwrap();
+        assert!(hint.contains("may have run") && hint.contains("wharf login pup"), "{hint}");
+        host.close().await;
+    }
+    // The legitimate twin: where nothing else was sent, a refusal says that nothing was run.
+    let puppet = then_barred(|_| Reply::status(401));
+    let host = far(&puppet, true).await;
+    let outcome = echo(&host).await;
+    assert_eq!((error(&outcome).kind(), error(&outcome).may_have_run()), ("auth", false), "{outcome:?}");
+    assert!(!error(&outcome).hint().unwrap().contains("may have run"));
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l38_a_caller_that_goes_on_with_a_call_is_told_that_it_may_have_run() {
+    let puppet = then_barred(asks_back);
+    let door = open(far(&puppet, false).await).await;
+    let mut params = json!({"name": "pup_echo", "arguments": {}});
+    let asked = door.modern("tools/call", params.clone()).await.json();
+    params["requestState"] = asked["result"]["requestState"].clone();
+    assert!(params["requestState"].is_string(), "{asked}");
+    let refused = door.modern("tools/call", params).await.json();
+    let data = &refused["error"]["data"];
+    assert_eq!((&data["kind"], &data["mayHaveRun"]), (&json!("auth"), &json!(true)), "{refused}");
+    assert_eq!(data["retryable"], false, "{refused}");
+    door.host.close().await;
 }
