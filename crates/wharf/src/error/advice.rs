@@ -59,6 +59,11 @@ impl Error {
         matches!(self, Self::Connection { retryable: true, .. } | Self::Unavailable { .. })
     }
 
+    /// Whether it is not the server's answer: another instance of it may have one.
+    pub(crate) fn is_no_answer(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Protocol { .. } | Self::Busy { .. }) || self.is_unsent()
+    }
+
     /// The same of a call that an earlier request has begun: that this one was not sent does not mean that nothing was.
     pub(crate) fn once_begun(self, method: &str) -> Self {
         let method = method.to_owned();

@@ -87,6 +87,17 @@ impl Server {
         Err(refused.unwrap_or_else(|| Error::Internal("a server without instances".into())))
     }
 
+    /// A connection for the same to another instance than those, each of which has failed; `None` if that were all.
+    pub(super) async fn connection_but(&self, failed: &[u64]) -> Option<Connection> {
+        let fleet = self.fleet.as_ref().filter(|fleet| failed.len() < fleet.berths().count())?;
+        for berth in fleet.seated().filter(|berth| !failed.contains(&berth.number())) {
+            if let Ok(connection) = berth.connection().await {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
     /// Whether its tools were seen over a connection that is still there.
     #[inline]
     pub(super) fn was_seen_here(&self) -> bool {

@@ -182,15 +182,27 @@ impl Server {
     }
 
     /// What the server offers now, and what of it cannot be used. It is asked again only if it told the peer that
-    /// something changed, if it was connected anew, or if what it said before is not believed any more.
+    /// something changed, if it was connected anew, or if what it said before is not believed any more. An instance that
+    /// does not answer is passed over: nothing is done twice by asking another one.
     pub(super) async fn look(&self, peer: Option<&HostPeer>) -> Result<Seen> {
         let _held = self.hold()?;
-        let connection = self.connection().await?;
-        let connected = &connection;
+        let mut connection = self.connection().await?;
+        let mut silent = Vec::new();
+        loop {
+            let error = match self.look_over(&connection, peer).await {
+                Err(error) if error.is_no_answer() => error,
+                ended => return ended,
+            };
+            silent.push(connection.number());
+            connection = self.connection_but(&silent).await.ok_or(error)?;
+        }
+    }
+
+    async fn look_over(&self, connection: &Connection, peer: Option<&HostPeer>) -> Result<Seen> {
         let ask = |told: bool| async move {
-            let catalog = Catalog::fetch(connected, self.config.timeout).await?;
+            let catalog = Catalog::fetch(connection, self.config.timeout).await?;
             let list = || catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect();
-            let mut differs = self.keep(connected, ListKind::Tools, list);
+            let mut differs = self.keep(connection, ListKind::Tools, list);
             self.record_rejected(&catalog.rejected);
             let mut seen = self.seen(Arc::clone(&catalog.tools), catalog.rejected, catalog.ttl);
             // What is the same is not kept twice: others still hold what was known before.
@@ -207,9 +219,9 @@ impl Server {
         };
         let belief = match self.is_doubtful(self.is_locked()) {
             true => Belief::Never,
-            false => belief(&connection, ListKind::Tools),
+            false => belief(connection, ListKind::Tools),
         };
-        self.note(self.tools.look(&connection, peer, belief, ask).await).map(|seen| self.shown(seen))
+        self.note(self.tools.look(connection, peer, belief, ask).await).map(|seen| self.shown(seen))
     }
 
     /// Puts on record which tools cannot be used; once, however often the server is asked.

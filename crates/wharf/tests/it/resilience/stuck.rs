@@ -123,3 +123,25 @@ async fn l39_an_instance_that_does_not_say_which_tools_it_has_is_waited_for_once
     assert_eq!((instance().circuit, instance().trouble), (Circuit::Closed, None));
     host.close().await;
 }
+
+#[tokio::test]
+async fn l39_a_list_is_asked_of_another_instance_where_one_does_not_answer() {
+    let (deaf, good) = (replica("a"), replica("a"));
+    let mut config = reached(&deaf, &[&good]);
+    config.timeout = Duration::from_secs(60);
+    let host = alone(config).await;
+    deaf.deaf.store(true, Ordering::SeqCst);
+    let listing = tokio::spawn({
+        let host = host.clone();
+        async move { host.tools().await }
+    });
+    until("it is asked for its tools", || lists(&deaf) == 1).await;
+    assert_eq!(lists(&good), 0);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    let listed = soon("the other one answers", listing).await.unwrap();
+    assert_eq!((listed.snapshot.tools().len(), lists(&deaf), lists(&good)), (1, 1, 1), "{:?}", listed.failed);
+    assert!(echo(&host).await.success);
+    host.close().await;
+}
