@@ -19,7 +19,7 @@ use super::legacy::{Sessions, Talk};
 use super::limits::Overloaded;
 use super::line::Line;
 use super::modern::Asked;
-use super::reel::{Expected, Reels};
+use super::reel::{Expected, Reel};
 use super::stay::Guest;
 use super::visit::Habit;
 use crate::mcp::{code, method};
@@ -174,7 +174,7 @@ fn is_told(message: &Result<Message, Malformed>) -> bool {
 impl Talk {
     /// Answers a batch over HTTP as a stream, which is also the way back while it is worked on.
     fn answer_batch(self: &Arc<Self>, desk: &Arc<Shift>, guest: &Guest, batch: Batch) -> Reply {
-        let reel = Reels::fresh(self.streams.fetch_add(1, Ordering::Relaxed));
+        let reel = Reel::fresh(self.streams.fetch_add(1, Ordering::Relaxed), None);
         let expected = Expected(Arc::clone(&reel));
         let mut answers = batch.begin(desk, self, guest, || Line::through(Arc::clone(&reel), guest));
         self.reels.keep(&reel);

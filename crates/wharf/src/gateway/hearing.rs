@@ -14,7 +14,7 @@ use super::legacy::Talk;
 use super::line::Line;
 use super::modern::Asked;
 use super::news::{Ear, Topic};
-use super::reel::{Expected, Reels};
+use super::reel::{Expected, Reel};
 use super::stay::Guest;
 use crate::host::Session;
 use crate::mcp::{Revision, method};
@@ -32,7 +32,7 @@ impl Talk {
         guest: &Guest,
         seat: &mut Seat<'_>,
     ) -> Reply {
-        let reel = Reels::fresh(self.streams.fetch_add(1, Ordering::Relaxed));
+        let reel = Reel::fresh(self.streams.fetch_add(1, Ordering::Relaxed), seat.reel.take());
         let expected = Expected(Arc::clone(&reel));
         let (id, line) = (asked.id.clone(), Line::through(Arc::clone(&reel), guest));
         let edge = Edge::Legacy(Arc::clone(&self));
@@ -50,7 +50,10 @@ impl Talk {
             () = silence => None,
         };
         let ended = match ended {
-            Some(Some(result)) if !reel.has_begun() => return body::pieces(told(&id, result)),
+            Some(Some(result)) if !reel.has_begun() => {
+                seat.reel = Some(reel);
+                return body::pieces(told(&id, result));
+            }
             // Cancelled: the caller wants no answer, but HTTP must have one.
             Some(None) if !reel.has_begun() => return body::accepted(),
             ended => ended,

@@ -29,6 +29,7 @@ use super::metrics;
 use super::modern::Asked;
 use super::pages;
 use super::probes::{self, SENT_AT_THE_END};
+use super::reel::Reel;
 use super::resource::Resource;
 use super::sse::Streams;
 use super::stay::Guest;
@@ -113,6 +114,8 @@ pub(super) struct Seat<'a> {
     /// The name that we were called by last, which was one of ours.
     name: String,
     habit: Habit,
+    /// The stream of a legacy request that needed none.
+    pub(super) reel: Option<Arc<Reel>>,
 }
 
 /// One request after the other, until one side has enough.
@@ -216,7 +219,7 @@ impl<'a> Seat<'a> {
     fn new(desk: &'a Shift) -> Self {
         let clock = &desk.clock;
         let (silence, listener) = (clock.wait(SILENCE), desk.listener());
-        Self { clock, silence, listener, name: String::new(), habit: Habit::default() }
+        Self { clock, silence, listener, name: String::new(), habit: Habit::default(), reel: None }
     }
 
     /// A request begins: the wait after which its answer does as a stream, and who hears when it must end.

@@ -4,11 +4,13 @@
 //! caller whose connection broke misses nothing. Legacy callers only: a modern stream ends with its connection.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// One stream.
@@ -16,7 +18,6 @@ use tokio::time::Instant;
 pub(super) struct Reel {
     number: u64,
     state: Mutex<State>,
-    begun: Notify,
 }
 
 /// The streams of one conversation.
@@ -34,6 +35,8 @@ struct State {
     kept: VecDeque<(u64, Bytes)>,
     bytes: usize,
     reader: Reader,
+    /// Whoever waits for the first word.
+    listener: Option<Waker>,
     over: Option<Instant>,
 }
 
@@ -63,14 +66,32 @@ const RETRY: u64 = 1000;
 
 impl Reel {
     fn new(number: u64) -> Self {
-        let state = State { last: 0, kept: VecDeque::new(), bytes: 0, reader: Reader::Expected, over: None };
-        Self { number, state: Mutex::new(state), begun: Notify::new() }
+        let (kept, reader) = (VecDeque::new(), Reader::Expected);
+        let state = State { last: 0, kept, bytes: 0, reader, listener: None, over: None };
+        Self { number, state: Mutex::new(state) }
+    }
+
+    /// A new stream of a request, in the place of an old one that nobody has any more. It is only found again once it was
+    /// kept.
+    pub(super) fn fresh(number: u64, old: Option<Arc<Self>>) -> Arc<Self> {
+        let mut old = old;
+        match old.as_mut().and_then(Arc::get_mut) {
+            Some(place) => *place = Self::new(number),
+            None => old = None,
+        }
+        old.unwrap_or_else(|| Arc::new(Self::new(number)))
     }
 
     /// Says something: to whoever reads, or to whoever comes back. False if nobody reads now.
     pub(super) fn say(&self, message: &[u8]) -> bool {
-        self.lock().put(self.number, message);
-        self.begun.notify_one();
+        let listener = {
+            let mut state = self.lock();
+            state.put(self.number, message);
+            state.listener.take()
+        };
+        if let Some(listener) = listener {
+            listener.wake();
+        }
         self.is_read()
     }
 
@@ -88,9 +109,20 @@ impl Reel {
         }
     }
 
-    /// Waits until something was said.
+    /// Waits until something was said. One may wait.
     pub(super) async fn begun(&self) {
-        self.begun.notified().await;
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.last > 0 {
+                return Poll::Ready(());
+            }
+            match &mut state.listener {
+                Some(listener) => listener.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Whether something was said.
@@ -180,11 +212,6 @@ impl Drop for Expected {
 // === impl Reels ===
 
 impl Reels {
-    /// A new stream of a request. It is only found again once it was kept.
-    pub(super) fn fresh(number: u64) -> Arc<Reel> {
-        Arc::new(Reel::new(number))
-    }
-
     /// Keeps a stream that a caller has begun to read.
     pub(super) fn keep(&self, reel: &Arc<Reel>) {
         let mut all = self.lock();

@@ -171,7 +171,7 @@ impl Core {
     /// Sends a request and reads its answer.
     async fn ask(&self, call: &Call, manner: &Manner, own: &Own) -> Result<(), LinkFailure> {
         let preset = if own.is_call { &manner.call } else { &manner.post };
-        let ask = Ask { method: &Method::POST, preset, own: &own.headers, body: &call.body };
+        let ask = Ask { method: &Method::POST, preset, own: own.headers(), body: &call.body };
         let answer = self.target.send(&ask).await.map_err(answer::unreached)?;
         let session = answer.head.value(headers::SESSION);
         if !answer.head.status().is_success() {
@@ -281,7 +281,10 @@ impl Manner {
 struct Own {
     /// Whether it calls a tool.
     is_call: bool,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    /// The one that nearly every call has, and nothing else.
+    one: Option<(HeaderName, HeaderValue)>,
+    /// All, where there may be others.
+    all: Vec<(HeaderName, HeaderValue)>,
 }
 
 // === impl Own ===
@@ -294,6 +297,11 @@ impl Own {
         mirrored: &[(String, String)],
     ) -> Result<Self, LinkFailure> {
         let is_call = asked == method::TOOLS_CALL;
+        if is_call && mirrored.is_empty() {
+            let named = name.filter(|_| era == Era::Modern);
+            let one = named.map(|name| (headers::NAME, headers::value(name)));
+            return Ok(Self { is_call, one, all: Vec::new() });
+        }
         let mut all = Vec::with_capacity(mirrored.len() + 2);
         if era == Era::Modern {
             all.extend((!is_call).then(|| (headers::METHOD, headers::value(asked))));
@@ -305,6 +313,10 @@ impl Own {
             })?;
             all.push((key, headers::value(value)));
         }
-        Ok(Self { is_call, headers: all })
+        Ok(Self { is_call, one: None, all })
+    }
+
+    fn headers(&self) -> &[(HeaderName, HeaderValue)] {
+        self.one.as_ref().map_or(&self.all, std::slice::from_ref)
     }
 }
