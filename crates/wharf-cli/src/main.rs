@@ -15,6 +15,7 @@ mod failure;
 mod lockfiles;
 mod logins;
 mod logs;
+mod memory;
 mod output;
 mod reception;
 mod reload;

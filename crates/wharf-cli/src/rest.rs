@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use wharf::gateway::Gateway;
 
+use crate::memory;
+
 /// A stretch of this process's memory, as the system describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Mapping {
@@ -39,6 +41,7 @@ pub(crate) async fn whenever_quiet(gateway: Gateway) {
         looks = if asked == now { looks + 1 } else { 0 };
         asked = now;
         if is_due(looks) {
+            memory::give_back();
             give_back(&mut seen);
         }
     }
