@@ -4,6 +4,10 @@
 //! all of that mapped until it is short of memory. Told that it is not needed, it maps anew what is touched next, from its
 //! cache. What was ever written to is left alone (`docs/decisions/0023-a-gateway-at-rest.md`).
 
+use std::fs::File;
+use std::io::{BufRead, BufReader, Result};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use wharf::gateway::Gateway;
@@ -25,67 +29,74 @@ struct Mapping {
     special: bool,
 }
 
+/// A thread that gives back what is not needed whenever nothing was asked for a while, until this is dropped. What it
+/// wakes is mapped again, so it wakes nobody: neither the runtime nor whoever serves.
+pub(crate) struct Resting {
+    /// Nothing is said there; that nobody is left to say something is the end.
+    end: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What was seen and done so far.
+#[derive(Default)]
+struct Rest {
+    /// At the last look.
+    still: Option<u64>,
+    seen: Vec<Mapping>,
+    /// How much was resident one look after giving back, at the least: what it takes to wait.
+    least: Option<usize>,
+    /// It was given back at the last look.
+    given: bool,
+}
+
 /// How long nothing may be asked before it is called quiet.
 const QUIET: Duration = Duration::from_secs(5);
-/// In the end it is done at every so many looks: that often is also looked at what nobody uses any more.
-const AT_LENGTH: u64 = 8;
+/// How much more than it takes to wait may be resident, in pages: what is done by itself now and then brings some back.
+const SLACK: usize = 128;
 /// What the system calls memory that is locked, huge, or a device's.
 const SPECIAL: [&str; 6] = ["lo", "ht", "io", "pf", "mm", "de"];
-
-/// Gives back what is not needed whenever nothing was asked for a while. Never ends. For a task of its own: what it wakes
-/// is mapped again.
-pub(crate) async fn whenever_quiet(gateway: Gateway) {
-    let (mut asked, mut looks, mut seen) = (None, 0, Vec::new());
-    loop {
-        let now = Some(gateway.quiet_for(QUIET).await);
-        looks = if asked == now { looks + 1 } else { 0 };
-        asked = now;
-        if is_due(looks) {
-            memory::give_back();
-            give_back(&mut seen);
-        }
-    }
-}
-
-/// Whether it is time, after so many looks at which it was quiet since the last question. What still had to be done then,
-/// or is done by itself, has brought back some of it.
-fn is_due(looks: u64) -> bool {
-    looks.is_multiple_of(AT_LENGTH) || looks.is_power_of_two()
-}
-
-/// Lets the system take the unchanged pages of the program and of its libraries, as far as they were `seen` at the last
-/// look: a library that is just being loaded looks like one that is there, for a moment.
-fn give_back(seen: &mut Vec<Mapping>) {
-    let Ok(told) = std::fs::read_to_string("/proc/self/smaps") else { return };
-    let all = read(&told);
-    settled(&all, seen).for_each(forget);
-    *seen = all;
-}
 
 /// What can be given back, and was there before as it is now.
 fn settled<'a>(all: &'a [Mapping], seen: &[Mapping]) -> impl Iterator<Item = &'a Mapping> {
     givable(all).filter(|mapping| seen.contains(mapping))
 }
 
-/// Takes apart what the system says of each mapping: a line about it, then a line for each figure.
-fn read(told: &str) -> Vec<Mapping> {
-    let mut all: Vec<Mapping> = Vec::new();
-    for line in told.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let Some(first) = words.next() else { continue };
-        let Some(figure) = first.strip_suffix(':') else {
-            all.push(Mapping::named(first, words).unwrap_or(Mapping { special: true, ..Mapping::default() }));
-            continue;
-        };
-        let Some(mapping) = all.last_mut() else { continue };
-        match figure {
-            "Anonymous" => mapping.written[0] = words.next().and_then(|size| size.parse().ok()),
-            "Swap" => mapping.written[1] = words.next().and_then(|size| size.parse().ok()),
-            "VmFlags" => mapping.special |= words.any(|flag| SPECIAL.contains(&flag)),
-            _ => {}
-        }
+/// What the system says of this process's memory.
+fn mappings() -> Result<Vec<Mapping>> {
+    read(BufReader::new(File::open("/proc/self/smaps")?))
+}
+
+/// How many pages are resident.
+fn resident() -> Option<usize> {
+    std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()
+}
+
+/// Takes apart what the system says of each mapping: a line about it, then a line for each figure. Line by line: all of it
+/// would be memory that is taken in order to give some back.
+fn read(mut told: impl BufRead) -> Result<Vec<Mapping>> {
+    let mut all = Vec::new();
+    let mut line = String::new();
+    while told.read_line(&mut line)? > 0 {
+        note(&line, &mut all);
+        line.clear();
     }
-    all
+    Ok(all)
+}
+
+fn note(line: &str, all: &mut Vec<Mapping>) {
+    let mut words = line.split_ascii_whitespace();
+    let Some(first) = words.next() else { return };
+    let Some(figure) = first.strip_suffix(':') else {
+        all.push(Mapping::named(first, words).unwrap_or(Mapping { special: true, ..Mapping::default() }));
+        return;
+    };
+    let Some(mapping) = all.last_mut() else { return };
+    match figure {
+        "Anonymous" => mapping.written[0] = words.next().and_then(|size| size.parse().ok()),
+        "Swap" => mapping.written[1] = words.next().and_then(|size| size.parse().ok()),
+        "VmFlags" => mapping.special |= words.any(|flag| SPECIAL.contains(&flag)),
+        _ => {}
+    }
 }
 
 /// Those that can be read again, of programs: of files that are run, whose parts lie side by side and are mapped until the
@@ -96,6 +107,66 @@ fn givable(all: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     let are_one = |a: &Mapping, b: &Mapping| a.file.is_some() && a.file == b.file && a.end == b.start;
     let is_run = move |parts: &&[Mapping]| is_told && parts.iter().any(|part| part.mode[2] == b'x');
     all.chunk_by(are_one).filter(is_run).flatten().filter(|mapping| mapping.can_be_read_again())
+}
+
+// === impl Resting ===
+
+impl Resting {
+    pub(crate) fn begin(gateway: Gateway) -> Result<Self> {
+        let (end, ended) = mpsc::channel();
+        let resting = move || {
+            let mut rest = Rest { seen: mappings().unwrap_or_default(), ..Rest::default() };
+            while ended.recv_timeout(QUIET) == Err(RecvTimeoutError::Timeout) {
+                rest.look(gateway.stillness(), resident());
+            }
+        };
+        let thread = std::thread::Builder::new().name("wharf-rest".into()).spawn(resting)?;
+        Ok(Self { end: Some(end), thread: Some(thread) })
+    }
+}
+
+impl Drop for Resting {
+    /// Waits for it: what it knows the gateway by goes with it.
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+// === impl Rest ===
+
+impl Rest {
+    /// Gives back what is not needed, if nothing was asked since the last look and there is something to give.
+    fn look(&mut self, still: Option<u64>, resident: Option<usize>) {
+        if self.is_due(still, resident) {
+            memory::give_back();
+            self.give_back();
+        }
+    }
+
+    /// What it takes to wait is known one look after giving back, and is learnt anew after every call. What is done by itself,
+    /// or was left to do after the last call, brings back more than that.
+    fn is_due(&mut self, still: Option<u64>, resident: Option<usize>) -> bool {
+        let is_quiet = still.is_some() && still == self.still;
+        self.still = still;
+        self.least = match resident {
+            Some(now) if is_quiet && self.given => Some(self.least.unwrap_or(now).min(now)),
+            _ => self.least.filter(|_| is_quiet),
+        };
+        let takes_more = |least| resident.is_some_and(|now| now > least + SLACK);
+        self.given = is_quiet && self.least.is_none_or(takes_more);
+        self.given
+    }
+
+    /// Lets the system take the unchanged pages of the program and of its libraries, as far as they were seen at the last
+    /// look: a library that is just being loaded looks like one that is there, for a moment.
+    fn give_back(&mut self) {
+        let Ok(all) = mappings() else { return };
+        settled(&all, &self.seen).for_each(forget);
+        self.seen = all;
+    }
 }
 
 // === impl Mapping ===

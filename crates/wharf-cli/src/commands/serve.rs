@@ -17,7 +17,8 @@ use crate::app::{App, Interrupts, OpenHost, Setup};
 use crate::failure::{Failure, Result};
 use crate::output::Level;
 use crate::reception::Reception;
-use crate::{reload, rest, standard, troubles};
+use crate::rest::Resting;
+use crate::{reload, standard, troubles};
 
 /// Serve every configured server as one MCP server
 ///
@@ -102,14 +103,14 @@ impl ServeArgs {
         // Whoever reads where it is may want it to read its files again at once.
         let (has_keys, hangups) = (reception.has_keys(), reload::hangups());
         let url = setup.config.gateway.url.clone();
-        let mut resting = tokio::task::JoinSet::new();
-        resting.spawn(rest::whenever_quiet(gateway.clone()));
+        // Without it more memory is taken, and nothing else is other.
+        let resting = Resting::begin(gateway.clone()).ok();
         let served = tokio::select! {
             served = self.serve(app, &gateway, &open, (url, has_keys)) => served,
             () = reload::follow(app, &open, (&gateway, reception), setup, hangups) => Ok(()),
             () = troubles::tell(&app.ui, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };
-        resting.shutdown().await;
+        drop(resting);
         open.close().await;
         served
     }

@@ -1,6 +1,10 @@
 //! What is given back, by what a system may say of a process, and by this very one.
 
-use super::*;
+use super::{Mapping, Rest, SLACK, givable, mappings, settled};
+
+fn read(told: &str) -> Vec<Mapping> {
+    super::read(told.as_bytes()).unwrap()
+}
 
 /// A program, a file that is only read, a library that swap has a page of, and what a process writes.
 const TOLD: &str = "\
@@ -78,21 +82,33 @@ fn what_was_not_there_before_as_it_is_now_is_not_given_back() {
 #[test]
 #[cfg(target_os = "linux")]
 fn this_very_process_goes_on_without_its_pages() {
-    let told = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let all = read(&told);
+    let all = mappings().unwrap();
     let runs = |mapping: &Mapping| mapping.mode[2] == b'x';
-    assert!(givable(&all).any(runs), "{told}");
+    assert!(givable(&all).any(runs), "{all:?}");
     assert!(givable(&all).all(|mapping| mapping.mode[1] == b'-'));
-    let mut seen = Vec::new();
-    give_back(&mut seen);
-    assert!(settled(&all, &seen).any(runs));
-    give_back(&mut seen);
+    let mut rest = Rest::default();
+    rest.give_back();
+    assert!(settled(&all, &rest.seen).any(runs));
+    rest.give_back();
     // What reads it again, and compares, was given back itself.
-    assert!(givable(&read(&std::fs::read_to_string("/proc/self/smaps").unwrap())).any(runs));
+    assert!(givable(&mappings().unwrap()).any(runs));
 }
 
 #[test]
-fn the_longer_it_is_quiet_the_less_often_it_is_done() {
-    let due: Vec<_> = (0..=40).filter(|looks| is_due(*looks)).collect();
-    assert_eq!(due, [0, 1, 2, 4, 8, 16, 24, 32, 40]);
+fn it_is_done_when_nothing_was_asked_and_again_when_more_came_back_than_it_takes_to_wait() {
+    let mut rest = Rest::default();
+    let mut due = |still, resident| rest.is_due(still, Some(resident));
+    assert!(!due(Some(1), 9000), "nobody knows yet whether it is quiet");
+    assert!(!due(None, 9000), "a call is under way");
+    assert!(!due(Some(2), 9000), "something was asked");
+    assert!(due(Some(2), 9000));
+    assert!(!due(Some(2), 3000), "that is what it takes to wait");
+    assert!(!due(Some(2), 3000 + SLACK));
+    assert!(due(Some(2), 3001 + SLACK), "something was done by itself");
+    assert!(due(Some(2), 4000), "and again, just before that look");
+    assert!(!due(Some(2), 2900));
+    assert!(due(Some(2), 2901 + SLACK), "the least counts");
+    assert!(!due(Some(3), 9000), "something was asked");
+    assert!(due(Some(3), 2900), "then it is learnt anew");
+    assert!(!due(Some(3), 5000));
 }

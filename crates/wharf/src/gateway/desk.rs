@@ -346,7 +346,7 @@ impl Desk {
             tracer.tend();
         }
         tokio::spawn(news::follow(Arc::downgrade(self), self.host.events().subscribe_but_calls()));
-        tokio::spawn(required::look_after(Arc::downgrade(self), Arc::downgrade(settings)));
+        tokio::spawn(required::look_after(Arc::downgrade(self), settings));
         let (desk, clock) = (Arc::downgrade(self), self.clock.clone());
         tokio::spawn(async move {
             loop {

@@ -76,6 +76,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use url::Url;
 
 use crate::config::{CallLimits, CallerTable, JwtSettings, TelemetrySettings};
@@ -114,6 +115,8 @@ pub struct GatewayBuilder {
 struct Settings {
     /// Who is let in now.
     admission: ArcSwap<Admission>,
+    /// Told whenever that is somebody else.
+    adopted: watch::Sender<()>,
     /// Where it listens. Held while the terms are replaced.
     listening: Mutex<Vec<SocketAddr>>,
     /// Where callers reach the gateway, if that is not where it listens.
@@ -134,6 +137,7 @@ impl Gateway {
         let nobody = Admission::new(Callers::default(), None, &host);
         let settings = Settings {
             admission: ArcSwap::from_pointee(nobody),
+            adopted: watch::Sender::new(()),
             listening: Mutex::default(),
             url: None,
             hosts: Vec::new(),
@@ -180,16 +184,10 @@ impl Gateway {
         served
     }
 
-    /// Waits until for so long nothing was asked and nothing answered, and no call is under way. Whoever only listens for
-    /// news does not count. The answer is a number that is another one when something was asked in between.
-    pub async fn quiet_for(&self, time: Duration) -> u64 {
-        loop {
-            let before = self.desk.benches.moves();
-            self.desk.clock.wait(time).await;
-            if self.desk.benches.moves() == before && self.desk.gate.is_idle() {
-                return before;
-            }
-        }
+    /// While no call is under way, a number that is another one when something was asked or answered in between. Whoever
+    /// only listens for news does not count.
+    pub fn stillness(&self) -> Option<u64> {
+        self.desk.gate.is_idle().then(|| self.desk.benches.moves())
     }
 
     /// The same gateway at a door of its own: when it closes, others stay open, and another may be opened.

@@ -71,6 +71,7 @@ impl Gateway {
         listening.iter().try_for_each(|at| next.may_listen(*at, settings.url.is_some()))?;
         let next = Arc::new(next);
         settings.admission.store(Arc::clone(&next));
+        settings.adopted.send_replace(());
         before.give_way(&next);
         self.desk.gate.adopt(limits, !next.is_anyone());
         self.desk.give(rules);
@@ -81,9 +82,15 @@ impl Gateway {
     /// Looks after what ends by itself: keys that are taken from their file, keys and tokens that lapse. As long as the gateway is there.
     pub(super) fn keep_watch(&self) {
         let (settings, desk) = (Arc::downgrade(&self.settings), Arc::downgrade(self.desk.desk()));
-        let clock = self.desk.clock.clone();
+        let (clock, mut adopted) = (self.desk.clock.clone(), self.settings.adopted.subscribe());
         tokio::spawn(async move {
             loop {
+                // Where nobody says who they are nothing lapses, and nobody is woken to see that.
+                while settings.upgrade().is_some_and(|settings| settings.admission.load().is_anyone()) {
+                    if adopted.changed().await.is_err() {
+                        return;
+                    }
+                }
                 clock.wait(LOOK).await;
                 let (Some(settings), Some(desk)) = (Weak::upgrade(&settings), Weak::upgrade(&desk)) else {
                     return;

@@ -9,10 +9,21 @@ use wharf_testkit::{Era, Puppet, Step};
 use super::{Door, modern_body, open};
 use crate::support::{at, folder, host, puppet, soon};
 
-/// Much shorter than the looks by which it is measured.
-const QUIET: Duration = Duration::from_millis(50);
-/// Some of those looks.
-const A_WHILE: Duration = Duration::from_millis(1500);
+/// Long enough for a call to get to its server.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+/// Waits until nothing goes on.
+async fn still(door: &Door) -> u64 {
+    let looking = async {
+        loop {
+            match door.gateway.stillness() {
+                Some(number) => return number,
+                None => tokio::time::sleep(A_MOMENT).await,
+            }
+        }
+    };
+    soon("nothing goes on", looking).await
+}
 
 async fn call(door: &Door, tool: &str) {
     let called = door.modern("tools/call", json!({"name": tool, "arguments": {}})).await.json();
@@ -27,16 +38,23 @@ async fn l96_a_gateway_is_not_quiet_while_a_call_is_under_way_and_is_after_it() 
     let script = script.on("tool:waits", [Step::WaitFor(gate.clone()), Step::Honest]);
     let door = open(host([puppet("pup", &script)]).await).await;
     call(&door, "pup_echo").await;
-    let before = soon("nothing goes on", door.gateway.quiet_for(QUIET)).await;
-    assert_eq!(soon("nothing goes on still", door.gateway.quiet_for(QUIET)).await, before);
+    let before = still(&door).await;
+    assert_eq!(door.gateway.stillness(), Some(before), "nothing goes on still");
 
     let during = async {
-        let quiet = tokio::time::timeout(A_WHILE, door.gateway.quiet_for(QUIET)).await;
+        let begun = async {
+            while door.gateway.stillness().is_some() {
+                tokio::time::sleep(A_MOMENT).await;
+            }
+        };
+        soon("a call is under way", begun).await;
+        tokio::time::sleep(A_MOMENT).await;
+        let quiet = door.gateway.stillness();
         std::fs::write(&gate, "").unwrap();
-        assert!(quiet.is_err(), "a call was under way");
+        assert_eq!(quiet, None, "a call was under way");
     };
     tokio::join!(call(&door, "pup_waits"), during);
-    let after = soon("nothing goes on any more", door.gateway.quiet_for(QUIET)).await;
+    let after = still(&door).await;
     assert_ne!(after, before, "something was asked in between");
     door.host.close().await;
 }
@@ -54,7 +72,9 @@ async fn l96_whoever_only_listens_leaves_a_gateway_quiet() {
     let mut listening = door.stream(Method::POST, "/mcp", &headers, body.to_string()).await;
     let (_, first) = listening.message().await;
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
-    soon("nothing is asked", door.gateway.quiet_for(QUIET)).await;
+    let before = still(&door).await;
+    tokio::time::sleep(A_MOMENT).await;
+    assert_eq!(door.gateway.stillness(), Some(before), "nothing is asked");
     drop(listening);
     door.host.close().await;
 }
