@@ -27,6 +27,9 @@ pub(crate) enum Kind {
     Growth,
 }
 
+/// How often is looked at what is resident at rest: once a second, for as long as it takes until everything that is done
+/// by itself was done.
+const LOOKS: usize = 60;
 /// How many callers wait for nothing.
 const IDLE: usize = 1000;
 /// How long everything that is started may take to come to rest.
@@ -134,7 +137,12 @@ fn attached(wharf: &Wharf, name: &str) -> Row {
     let before = resident(pid(&gateway));
     std::thread::sleep(AT_REST);
     let megabytes = |kilobytes: u64| kilobytes as f64 / 1024.0;
-    let mut row = row(name, vec![megabytes(resident(pid(&gateway)))], "MB", Some(Bar::AtMost(15.0)));
+    // What is done by itself now and then takes more for a moment, so one look would tell of chance.
+    let look = |_| {
+        std::thread::sleep(REST);
+        megabytes(resident(pid(&gateway)))
+    };
+    let mut row = row(name, (0..LOOKS).map(look).collect(), "MB", Some(Bar::AtMost(15.0)));
     let (before, written) = (megabytes(before), megabytes(written(pid(&gateway))));
     row.note = format!("{before:.1} MB before it rested; {written:.1} MB are not the program's file");
     row

@@ -40,8 +40,8 @@ pub(crate) struct Resting {
 /// What was seen and done so far.
 #[derive(Default)]
 struct Rest {
-    /// At the last look.
-    still: Option<u64>,
+    /// At the last look, and at how many looks before it.
+    still: (Option<u64>, u32),
     seen: Vec<Mapping>,
     /// How much was resident one look after giving back, at the least: what it takes to wait.
     least: Option<usize>,
@@ -49,8 +49,10 @@ struct Rest {
     given: bool,
 }
 
-/// How long nothing may be asked before it is called quiet.
-const QUIET: Duration = Duration::from_secs(5);
+/// How often is looked.
+const LOOK: Duration = Duration::from_secs(1);
+/// After how many looks it is called quiet, if nothing was asked since the first of them.
+const QUIET: u32 = 5;
 /// How much more than it takes to wait may be resident, in pages: what is done by itself now and then brings some back.
 const SLACK: usize = 128;
 /// What the system calls memory that is locked, huge, or a device's.
@@ -116,7 +118,7 @@ impl Resting {
         let (end, ended) = mpsc::channel();
         let resting = move || {
             let mut rest = Rest { seen: mappings().unwrap_or_default(), ..Rest::default() };
-            while ended.recv_timeout(QUIET) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 rest.look(gateway.stillness(), resident());
             }
         };
@@ -138,7 +140,7 @@ impl Drop for Resting {
 // === impl Rest ===
 
 impl Rest {
-    /// Gives back what is not needed, if nothing was asked since the last look and there is something to give.
+    /// Gives back what is not needed, if nothing was asked for a while and there is something to give.
     fn look(&mut self, still: Option<u64>, resident: Option<usize>) {
         if self.is_due(still, resident) {
             memory::give_back();
@@ -149,8 +151,9 @@ impl Rest {
     /// What it takes to wait is known one look after giving back, and is learnt anew after every call. What is done by itself,
     /// or was left to do after the last call, brings back more than that.
     fn is_due(&mut self, still: Option<u64>, resident: Option<usize>) -> bool {
-        let is_quiet = still.is_some() && still == self.still;
-        self.still = still;
+        let looks = if still == self.still.0 { self.still.1.saturating_add(1) } else { 0 };
+        self.still = (still, looks);
+        let is_quiet = still.is_some() && looks >= QUIET;
         self.least = match resident {
             Some(now) if is_quiet && self.given => Some(self.least.unwrap_or(now).min(now)),
             _ => self.least.filter(|_| is_quiet),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::asking::{Asks, Messenger};
@@ -35,7 +36,11 @@ use crate::wire::{Json, Members, Message, Pieces, RpcError, response_error, resp
 
 /// The sessions of callers over HTTP.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<Talks>);
+pub(super) struct Sessions {
+    talks: Mutex<Talks>,
+    /// Rung for whoever looks after them.
+    opened: Notify,
+}
 
 /// By names that only we give, so by a quick hash.
 type Talks = HashMap<String, Arc<Talk>, foldhash::fast::RandomState>;
@@ -128,6 +133,10 @@ impl Sessions {
     /// Ends those that nobody uses any more. Never ends by itself.
     pub(super) async fn tend(&self, clock: &Clock) {
         loop {
+            // Where there are none nobody is woken to see that.
+            while self.lock().is_empty() {
+                self.opened.notified().await;
+            }
             clock.wait(LOOK).await;
             sweep(&mut self.lock());
         }
@@ -180,6 +189,7 @@ impl Sessions {
         }
         sessions.insert(name.clone(), Arc::clone(&talk));
         drop(sessions);
+        self.opened.notify_one();
         desk.news.add(Arc::<Talk>::downgrade(&talk) as _);
         body::message(StatusCode::OK, greeting).with(SESSION, name)
     }
@@ -219,7 +229,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Talks> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.talks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
