@@ -12,6 +12,7 @@ mod eras;
 mod events;
 mod exit;
 mod failure;
+mod linger;
 mod lockfiles;
 mod logins;
 mod logs;
@@ -85,7 +86,7 @@ fn runtime(command: &Command) -> std::io::Result<Runtime> {
         _ => 1,
     };
     match threads {
-        0 | 1 => Builder::new_current_thread().enable_all().build(),
+        0 | 1 => Builder::new_current_thread().on_thread_park(linger::before_sleep).enable_all().build(),
         more => Builder::new_multi_thread().worker_threads(more).enable_all().build(),
     }
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use wharf::gateway::Gateway;
+use wharf::gateway::{Gateway, Pace};
 
 use crate::memory;
 
@@ -41,7 +41,7 @@ pub(crate) struct Resting {
 #[derive(Default)]
 struct Rest {
     /// At the last look, and at how many looks before it.
-    still: (Option<u64>, u32),
+    still: (Pace, u32),
     seen: Vec<Mapping>,
     /// How much was resident one look after giving back, at the least: what it takes to wait.
     least: Option<usize>,
@@ -119,7 +119,7 @@ impl Resting {
         let resting = move || {
             let mut rest = Rest { seen: mappings().unwrap_or_default(), ..Rest::default() };
             while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                rest.look(gateway.stillness(), resident());
+                rest.look(gateway.pace(), resident());
             }
         };
         let thread = std::thread::Builder::new().name("wharf-rest".into()).spawn(resting)?;
@@ -141,8 +141,8 @@ impl Drop for Resting {
 
 impl Rest {
     /// Gives back what is not needed, if nothing was asked for a while and there is something to give.
-    fn look(&mut self, still: Option<u64>, resident: Option<usize>) {
-        if self.is_due(still, resident) {
+    fn look(&mut self, pace: Pace, resident: Option<usize>) {
+        if self.is_due(pace, resident) {
             memory::give_back();
             self.give_back();
         }
@@ -150,10 +150,10 @@ impl Rest {
 
     /// What it takes to wait is known one look after giving back, and is learnt anew after every call. What is done by itself,
     /// or was left to do after the last call, brings back more than that.
-    fn is_due(&mut self, still: Option<u64>, resident: Option<usize>) -> bool {
-        let looks = if still == self.still.0 { self.still.1.saturating_add(1) } else { 0 };
-        self.still = (still, looks);
-        let is_quiet = still.is_some() && looks >= QUIET;
+    fn is_due(&mut self, pace: Pace, resident: Option<usize>) -> bool {
+        let looks = if pace == self.still.0 { self.still.1.saturating_add(1) } else { 0 };
+        self.still = (pace, looks);
+        let is_quiet = pace.calls == 0 && looks >= QUIET;
         self.least = match resident {
             Some(now) if is_quiet && self.given => Some(self.least.unwrap_or(now).min(now)),
             _ => self.least.filter(|_| is_quiet),

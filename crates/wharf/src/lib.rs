@@ -30,7 +30,7 @@
 //! # The rooms
 //!
 //! They stand in the order of the data, and each uses only the rooms above it. Reading order, dependency order and the
-//! way of a call are one list: the vocabulary ([`text`] to [`event`]), the way in ([`config`] to [`connect`]), the way
+//! way of a call are one list: the vocabulary ([`text`] to [`linger`]), the way in ([`config`] to [`connect`]), the way
 //! through ([`catalog`] to [`outcome`]), for whom ([`session`] to [`render`]), and the whole ([`host`] and [`gateway`]).
 
 pub mod text;
@@ -40,6 +40,7 @@ pub mod wire;
 pub mod error;
 pub mod mcp;
 pub mod event;
+pub mod linger;
 pub mod config;
 pub mod policy;
 pub mod net;

@@ -15,6 +15,7 @@ use wharf::gateway::{Gateway, UnixDoor};
 
 use crate::app::{App, Interrupts, OpenHost, Setup};
 use crate::failure::{Failure, Result};
+use crate::linger::Lingering;
 use crate::output::Level;
 use crate::reception::Reception;
 use crate::rest::Resting;
@@ -103,6 +104,7 @@ impl ServeArgs {
         // Whoever reads where it is may want it to read its files again at once.
         let (has_keys, hangups) = (reception.has_keys(), reload::hangups());
         let url = setup.config.gateway.url.clone();
+        let lingering = Lingering::begin(gateway.clone());
         // Without it more memory is taken, and nothing else is other.
         let resting = Resting::begin(gateway.clone()).ok();
         let served = tokio::select! {
@@ -110,7 +112,7 @@ impl ServeArgs {
             () = reload::follow(app, &open, (&gateway, reception), setup, hangups) => Ok(()),
             () = troubles::tell(&app.ui, &open.host), if app.ui.verbose == 0 && !app.ui.keeps_log() => Ok(()),
         };
-        drop(resting);
+        drop((resting, lingering));
         open.close().await;
         served
     }

@@ -1,5 +1,7 @@
 //! What is given back, by what a system may say of a process, and by this very one.
 
+use wharf::gateway::Pace;
+
 use super::{Mapping, QUIET, Rest, SLACK, givable, mappings, settled};
 
 fn read(told: &str) -> Vec<Mapping> {
@@ -97,18 +99,18 @@ fn this_very_process_goes_on_without_its_pages() {
 #[test]
 fn it_is_done_when_nothing_was_asked_and_again_when_more_came_back_than_it_takes_to_wait() {
     let mut rest = Rest::default();
-    let mut due = |still, resident| rest.is_due(still, Some(resident));
-    assert!(!due(Some(1), 9000), "nobody knows yet whether it is quiet");
-    (0..2 * QUIET).for_each(|_| assert!(!due(None, 9000), "a call is under way"));
-    (0..QUIET).for_each(|_| assert!(!due(Some(2), 9000), "something was asked a moment ago"));
-    assert!(due(Some(2), 9000));
-    assert!(!due(Some(2), 3000), "that is what it takes to wait");
-    assert!(!due(Some(2), 3000 + SLACK));
-    assert!(due(Some(2), 3001 + SLACK), "something was done by itself");
-    assert!(due(Some(2), 4000), "and again, just before that look");
-    assert!(!due(Some(2), 2900));
-    assert!(due(Some(2), 2901 + SLACK), "the least counts");
-    (0..QUIET).for_each(|_| assert!(!due(Some(3), 9000), "something was asked"));
-    assert!(due(Some(3), 2900), "then it is learnt anew");
-    assert!(!due(Some(3), 5000));
+    let mut due = |(calls, moves), resident| rest.is_due(Pace { calls, moves }, Some(resident));
+    assert!(!due((0, 1), 9000), "nobody knows yet whether it is quiet");
+    (0..2 * QUIET).for_each(|_| assert!(!due((1, 2), 9000), "a call is under way"));
+    (0..QUIET).for_each(|_| assert!(!due((0, 2), 9000), "something was asked a moment ago"));
+    assert!(due((0, 2), 9000));
+    assert!(!due((0, 2), 3000), "that is what it takes to wait");
+    assert!(!due((0, 2), 3000 + SLACK));
+    assert!(due((0, 2), 3001 + SLACK), "something was done by itself");
+    assert!(due((0, 2), 4000), "and again, just before that look");
+    assert!(!due((0, 2), 2900));
+    assert!(due((0, 2), 2901 + SLACK), "the least counts");
+    (0..QUIET).for_each(|_| assert!(!due((0, 3), 9000), "something was asked"));
+    assert!(due((0, 3), 2900), "then it is learnt anew");
+    assert!(!due((0, 3), 5000));
 }

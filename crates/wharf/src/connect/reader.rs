@@ -16,6 +16,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::{OwnedReadHalf, pipe};
 
 use super::inbox::{Closed, Inbox};
+use crate::linger::{self, For};
 use crate::wire::{Line, Lines, Malformed};
 
 /// What lines are read from.
@@ -135,7 +136,7 @@ impl Reader {
         match self.lock().as_mut() {
             Some(source) => match source.end.take() {
                 Some(end) => Poll::Ready(end),
-                None => source.poll_read(self),
+                None => source.poll_read(self, false),
             },
             None => Poll::Ready(Ok(0)),
         }
@@ -163,8 +164,8 @@ impl Reader {
         Turn { reader: self, call, told: false }
     }
 
-    /// A call's read: until nothing is left, or its answer is among what came.
-    fn read_until(&self, answered: impl Fn() -> bool) -> Left {
+    /// A call's read: until nothing is left, or its answer is among what came. It may linger once, if nothing is there.
+    fn read_until(&self, answered: impl Fn() -> bool, mut may_linger: bool) -> Left {
         // Whoever has the claim, or gets it next, reads on.
         let Some(_claim) = self.claim() else { return Left::Nothing };
         let mut source = self.lock();
@@ -173,7 +174,7 @@ impl Reader {
         };
         let mut last = false;
         loop {
-            match source.poll_read(self) {
+            match source.poll_read(self, std::mem::take(&mut may_linger)) {
                 Poll::Pending => return Left::Nothing,
                 Poll::Ready(Ok(n)) if n > 0 && !last => last = answered() || self.is_flooded(),
                 Poll::Ready(Ok(n)) if n > 0 => return Left::More,
@@ -224,7 +225,19 @@ impl Turn<'_> {
         if !self.reader.inbox.bell.rang_for(self.call) {
             self.reader.inbox.bell.forget(self.call);
         }
-        if self.reader.read_until(answered) == Left::More {
+        if self.reader.read_until(answered, false) == Left::More {
+            self.reader.inbox.bell.ring();
+        }
+    }
+
+    /// Whether it is its turn, and this thread may linger.
+    pub(super) fn may_linger(&self) -> bool {
+        self.told && linger::allowed().server > 0
+    }
+
+    /// Lingers, and reads what has come by then. It stays its turn.
+    pub(super) fn linger(&self, answered: impl Fn() -> bool) {
+        if self.reader.read_until(answered, true) == Left::More {
             self.reader.inbox.bell.ring();
         }
     }
@@ -324,14 +337,18 @@ impl Wake for Bell {
 
 impl Source {
     /// Passes on what is left of the last read, or reads once and passes on the lines that are whole now.
-    fn poll_read(&mut self, reader: &Reader) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, reader: &Reader, may_linger: bool) -> Poll<io::Result<usize>> {
         if reader.is_flooded() {
             let passed = self.pass_on(reader);
             if passed > 0 {
                 return Poll::Ready(Ok(passed));
             }
         }
-        let n = ready!(self.poll_fill(reader))?;
+        let n = match self.poll_fill(reader) {
+            Poll::Pending if may_linger => self.linger().map_or(Poll::Pending, Poll::Ready),
+            filled => filled,
+        };
+        let n = ready!(n)?;
         self.pass_on(reader);
         Poll::Ready(Ok(n))
     }
@@ -349,6 +366,16 @@ impl Source {
                 read => return Poll::Ready(read),
             }
         }
+    }
+
+    /// What comes while this thread lingers.
+    fn linger(&mut self) -> Option<io::Result<usize>> {
+        let room = self.lines.room();
+        let read = match &self.inlet {
+            Inlet::Stdout(pipe) => linger::read(For::Server, pipe, room),
+            Inlet::Socket(socket) => linger::read(For::Server, socket.as_ref(), room),
+        };
+        read.map(Ok)
     }
 
     /// Passes on as many lines as a turn has, and says how many those were.

@@ -132,6 +132,11 @@ impl Waiting<'_> {
             }
             if let Some(turn) = &mut turn {
                 turn.wait(cx.waker());
+                if turn.may_linger() {
+                    self.life.hush();
+                    turn.linger(|| self.life.is_answered());
+                    return self.life.poll_sign(cx).map(First::Sign);
+                }
             }
             Poll::Pending
         })

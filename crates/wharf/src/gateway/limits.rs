@@ -4,6 +4,7 @@
 //! once if too many wait already. Turns go round the callers, so that one's flood does not cost the others theirs; each
 //! server has a queue of its own, so that a slow one holds up nobody who wants something else.
 
+mod bounds;
 mod gauge;
 mod overloaded;
 mod rate;
@@ -23,6 +24,7 @@ use super::barred::{Bar, Barred, Whence};
 use super::metrics;
 use crate::config::CallLimits;
 use crate::names::{CallerName, ServerName};
+use bounds::Bounds;
 pub(super) use gauge::{Crush, Gauge, Load};
 use overloaded::Why;
 pub(super) use overloaded::{Overloaded, retry_after};
@@ -66,18 +68,6 @@ struct Inner {
     named: Mutex<HashSet<CallerName>>,
 }
 
-/// How much is let through, until somebody says otherwise.
-#[derive(Debug)]
-struct Bounds {
-    limits: CallLimits,
-    /// Whether there is more than one caller for whom something must be left.
-    is_shared: bool,
-    /// Of one server's calls, how many may be one caller's.
-    share: usize,
-    /// Of one server's queue, how much may be one caller's.
-    patience: usize,
-}
-
 #[derive(Debug)]
 struct State {
     bounds: Bounds,
@@ -85,6 +75,8 @@ struct State {
     servers: Map<ServerName, Server>,
     /// Where calls of what is not there go.
     nowhere: Server,
+    /// At all servers together.
+    under_way: usize,
     waiting: usize,
     tickets: u64,
     /// How many callers are remembered before those that are not in use are forgotten.
@@ -236,6 +228,7 @@ impl Gate {
             }
             None => false,
         };
+        state.under_way -= 1;
         let Some(at) = state.at(server) else { return };
         at.under_way -= 1;
         if let Some(turn) = at.turns.get_mut(caller) {
@@ -257,7 +250,7 @@ impl Gate {
 
     /// Calls those whose turn it is at a server, as long as there is room.
     fn call_next(&self, state: &mut State, server: Option<&ServerName>, called: &mut Vec<Called>) {
-        let State { bounds, callers, servers, nowhere, waiting, .. } = state;
+        let State { bounds, callers, servers, nowhere, under_way, waiting, .. } = state;
         let Some(at) = server.map_or(Some(nowhere), |server| servers.get_mut(server)) else { return };
         while at.waiting > 0 && at.under_way < bounds.limits.calls_per_server {
             let may_go = |(name, turn): (&CallerName, &Turn)| {
@@ -274,6 +267,7 @@ impl Gate {
             let Some((_, call)) = turn.queue.pop_front() else { return };
             turn.under_way += 1;
             at.under_way += 1;
+            *under_way += 1;
             at.waiting -= 1;
             *waiting -= 1;
             if let Some(of_caller) = callers.get_mut(name) {
@@ -318,7 +312,7 @@ impl Inner {
     fn ask(&self, caller: &CallerName, server: Option<&ServerName>) -> Result<Asked, Overloaded> {
         let mut state = self.lock();
         state.sweep();
-        let State { bounds, callers, servers, nowhere, waiting, tickets, .. } = &mut *state;
+        let State { bounds, callers, servers, nowhere, under_way, waiting, tickets, .. } = &mut *state;
         let limits = &bounds.limits;
         let of_caller = at_name(callers, caller);
         let at = server.map_or(nowhere, |server| at_name(servers, server));
@@ -336,6 +330,7 @@ impl Inner {
             of_caller.under_way += 1;
             turn.under_way += 1;
             at.under_way += 1;
+            *under_way += 1;
             return Ok(Asked::Through);
         }
         if *waiting >= limits.waiting || turn.queue.len() >= bounds.patience {
@@ -368,6 +363,7 @@ impl State {
             callers: Map::default(),
             servers: Map::default(),
             nowhere: Server::default(),
+            under_way: 0,
             waiting: 0,
             tickets: 0,
             sweep_at: REMEMBERED,
@@ -389,24 +385,6 @@ impl State {
             caller.under_way > 0 || caller.waiting > 0 || caller.rate.as_mut().is_some_and(is_spent)
         });
         self.sweep_at = (2 * self.callers.len()).max(REMEMBERED);
-    }
-}
-
-// === impl Bounds ===
-
-impl Bounds {
-    fn of(limits: CallLimits, is_shared: bool) -> Self {
-        let all = limits.calls_per_server;
-        // The queue is for all servers: also where there is one caller, one of them must not fill it.
-        let (share, patience) = (if is_shared { (all / 2).max(1) } else { all }, (limits.waiting / 8).max(1));
-        Self { limits, is_shared, share, patience }
-    }
-
-    /// How often one caller may ask.
-    fn rate(&self) -> Option<Rate> {
-        let a_second = self.limits.requests_per_second?;
-        let at_once = self.limits.burst.map_or(a_second * 2.0, |burst| burst as f64).max(1.0);
-        Some(Rate { of: Why::Requests, a_second, at_once })
     }
 }
 

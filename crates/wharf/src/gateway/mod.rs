@@ -99,6 +99,15 @@ pub struct Gateway {
     settings: Arc<Settings>,
 }
 
+/// What goes on at a gateway, at one look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// How many calls are under way or wait.
+    pub calls: usize,
+    /// Another number when something was asked or answered since the look before.
+    pub moves: u64,
+}
+
 /// Collects what a gateway needs. Each setting names its default.
 #[derive(Debug)]
 pub struct GatewayBuilder {
@@ -184,10 +193,9 @@ impl Gateway {
         served
     }
 
-    /// While no call is under way, a number that is another one when something was asked or answered in between. Whoever
-    /// only listens for news does not count.
-    pub fn stillness(&self) -> Option<u64> {
-        self.desk.gate.is_idle().then(|| self.desk.benches.moves())
+    /// What goes on. Whoever only listens for news does not count.
+    pub fn pace(&self) -> Pace {
+        Pace { calls: self.desk.gate.calls(), moves: self.desk.benches.moves() }
     }
 
     /// The same gateway at a door of its own: when it closes, others stay open, and another may be opened.

@@ -32,6 +32,7 @@ mod http;
 mod interleavings;
 mod known;
 mod lifecycle;
+mod lingering;
 mod lockfile;
 mod load;
 mod local_tools;

@@ -3,15 +3,20 @@
 //! In: one side of a connection. Out: a head at a time, its body if somebody wants it, both within limits. Nothing is
 //! read ahead of its turn but what arrives together.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::HEAD;
 use super::head::{BadHead, Framing, Head};
+use crate::linger::{self, For};
 use crate::wire::http1::{BadChunks, Chunks, Next};
 
 /// The side of a connection that the caller writes to.
@@ -77,7 +82,7 @@ impl<'a> Intake<'a> {
             if self.arrived.capacity() - self.arrived.len() < ROOM / 4 {
                 self.arrived.reserve(ROOM);
             }
-            if self.more().await.is_err() {
+            if self.more_soon().await.is_err() {
                 return Err(Over::Gone);
             }
         }
@@ -168,6 +173,23 @@ impl<'a> Intake<'a> {
     /// What was read behind the last request.
     pub(in crate::gateway) fn into_rest(self) -> Bytes {
         self.arrived.freeze()
+    }
+
+    /// More, which a caller may send while this thread lingers.
+    async fn more_soon(&mut self) -> io::Result<usize> {
+        let Self { reads, arrived, .. } = self;
+        let mut may_linger = true;
+        let read = poll_fn(|cx| match pin!(reads.read_buf(arrived)).poll(cx) {
+            Poll::Pending if std::mem::take(&mut may_linger) => {
+                let stream: &TcpStream = (*reads).as_ref();
+                linger::read(For::Caller, stream, arrived).map_or(Poll::Pending, |more| Poll::Ready(Ok(more)))
+            }
+            read => read,
+        });
+        match read.await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            more => Ok(more),
+        }
     }
 
     async fn more(&mut self) -> io::Result<usize> {

@@ -46,11 +46,10 @@ pub(in crate::gateway) struct Crush {
 const CALLERS: usize = 100;
 
 impl Gate {
-    /// Whether no call is under way and none waits.
-    pub(in crate::gateway) fn is_idle(&self) -> bool {
+    /// How many calls are under way or wait.
+    pub(in crate::gateway) fn calls(&self) -> usize {
         let state = self.0.lock();
-        let mut all = state.servers.values().chain([&state.nowhere]);
-        state.waiting == 0 && all.all(|at| at.under_way == 0)
+        state.under_way + state.waiting
     }
 
     /// Looks at the queue.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
+use wharf::gateway::Pace;
 use wharf_testkit::{Era, Puppet, Step};
 
 use super::{Door, modern_body, open};
@@ -16,9 +17,9 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 async fn still(door: &Door) -> u64 {
     let looking = async {
         loop {
-            match door.gateway.stillness() {
-                Some(number) => return number,
-                None => tokio::time::sleep(A_MOMENT).await,
+            match door.gateway.pace() {
+                Pace { calls: 0, moves } => return moves,
+                _ => tokio::time::sleep(A_MOMENT).await,
             }
         }
     };
@@ -39,19 +40,19 @@ async fn l96_a_gateway_is_not_quiet_while_a_call_is_under_way_and_is_after_it() 
     let door = open(host([puppet("pup", &script)]).await).await;
     call(&door, "pup_echo").await;
     let before = still(&door).await;
-    assert_eq!(door.gateway.stillness(), Some(before), "nothing goes on still");
+    assert_eq!(door.gateway.pace(), Pace { calls: 0, moves: before }, "nothing goes on still");
 
     let during = async {
         let begun = async {
-            while door.gateway.stillness().is_some() {
+            while door.gateway.pace().calls == 0 {
                 tokio::time::sleep(A_MOMENT).await;
             }
         };
         soon("a call is under way", begun).await;
         tokio::time::sleep(A_MOMENT).await;
-        let quiet = door.gateway.stillness();
+        let pace = door.gateway.pace();
         std::fs::write(&gate, "").unwrap();
-        assert_eq!(quiet, None, "a call was under way");
+        assert_eq!(pace.calls, 1, "a call was under way");
     };
     tokio::join!(call(&door, "pup_waits"), during);
     let after = still(&door).await;
@@ -74,7 +75,7 @@ async fn l96_whoever_only_listens_leaves_a_gateway_quiet() {
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
     let before = still(&door).await;
     tokio::time::sleep(A_MOMENT).await;
-    assert_eq!(door.gateway.stillness(), Some(before), "nothing is asked");
+    assert_eq!(door.gateway.pace(), Pace { calls: 0, moves: before }, "nothing is asked");
     drop(listening);
     door.host.close().await;
 }
