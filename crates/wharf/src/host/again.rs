@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::Host;
+use super::confirmed::Judged;
 use super::lanes::Way;
 use super::patience::Patience;
 use super::server::Server;
@@ -21,6 +22,14 @@ use crate::error::{Error, Light};
 use crate::event::Event;
 use crate::mcp::method;
 use crate::wire::Json;
+
+/// Where a call goes, and in what time.
+pub(super) struct Trip<'a> {
+    pub(super) server: &'a Arc<Server>,
+    pub(super) way: &'a mut Way,
+    pub(super) patience: &'a Patience,
+    pub(super) judged: Judged<'a>,
+}
 
 /// What is left of a call's tries.
 struct Tries {
@@ -41,28 +50,26 @@ impl Host {
     /// Sends a call, and again where that is safe.
     pub(super) async fn send(
         &self,
-        (server, way, patience): (&Arc<Server>, &mut Way, &Patience),
+        trip: Trip<'_>,
         call: &Call<'_>,
         asker: &Arc<dyn Asker>,
         mut on_progress: Option<OnProgress<'_>>,
     ) -> Light<Json> {
         let first = on_progress.as_mut().map(|listener| &mut **listener as OnProgress<'_>);
-        match call::send(&way.connection, call, asker, first).await {
+        match call::send(&trip.way.connection, call, asker, first).await {
             Ok(raw) => Ok(raw),
-            Err(error) => {
-                let trip = (server, way, patience);
-                self.again(trip, (call, asker), on_progress, error).boxed().await
-            }
+            Err(error) => self.again(trip, (call, asker), on_progress, error).boxed().await,
         }
     }
 
     async fn again(
         &self,
-        (server, way, patience): (&Arc<Server>, &mut Way, &Patience),
+        trip: Trip<'_>,
         (call, asker): (&Call<'_>, &Arc<dyn Asker>),
         mut on_progress: Option<OnProgress<'_>>,
         mut error: Box<Error>,
     ) -> Light<Json> {
+        let Trip { server, way, patience, judged } = trip;
         let marked = if may_run_twice(server, call) { server.config.resilience.retries } else { 0 };
         let others = server.fleet.as_ref().map_or(0, |fleet| fleet.berths().count() - 1);
         let mut tries = Tries { at_once: others.max(1), marked, pauses: 0, unknown: None };
@@ -81,6 +88,17 @@ impl Host {
                 *error = unreached;
                 continue;
             }
+            // Whatever is at the other end now was not looked at before the call was let go.
+            let newer = match server.is_locked() && way.is_unseen(server) {
+                true => match self.confirmed_over((server, &*way, patience), judged).await {
+                    Ok(newer) => newer,
+                    Err(refused) => {
+                        error = refused;
+                        continue;
+                    }
+                },
+                false => None,
+            };
             let hard_timeout = match patience.rest(server) {
                 Ok(left) => Some(left),
                 Err(late) => return Err(tries.worst(late)),
@@ -94,7 +112,8 @@ impl Host {
                 }
             });
             let listener = listener.as_mut().map(|listener| listener as OnProgress<'_>);
-            let call = Call { hard_timeout, since: None, ..*call };
+            let tool = newer.as_deref().unwrap_or(call.tool);
+            let call = Call { tool, hard_timeout, since: None, ..*call };
             self.tell_of_retry(server, &call, &error);
             match call::send(&way.connection, &call, asker, listener).await {
                 Ok(raw) => return Ok(raw),

@@ -218,7 +218,7 @@ impl Fleet {
         let member = &self.members[aboard.member];
         member.berth.admits()?;
         member.take_place(aboard)?;
-        let connection = member.berth.connection().await?;
+        let connection = member.berth.connection().await.inspect_err(|_| member.give_place_up())?;
         // What a caller sees of its own is asked for anew where it has moved to.
         if self.seat.is_none() || server.is_locked() {
             member.compared.with(server, (aboard.member, &member.berth), &connection).await?;
@@ -274,6 +274,13 @@ impl Member {
             })?);
         }
         Ok(())
+    }
+
+    /// What could not be started needs no place.
+    fn give_place_up(&self) {
+        if !self.berth.connected() {
+            self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
     }
 }
 

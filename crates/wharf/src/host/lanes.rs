@@ -17,8 +17,10 @@ use tokio::time::Instant;
 use super::fleet::{Aboard, Fleet};
 use super::places::Places;
 use super::scope::Scope;
-use super::server::Server;
+use super::server::{Seen, Server};
+use super::shelf::{Belief, Shelf};
 use crate::call::Relayed;
+use crate::catalog::{Catalog, ListKind};
 use crate::config::{ServerConfig, Share};
 use crate::connect::{Berth, Connection, Pool};
 use crate::error::Result;
@@ -57,6 +59,8 @@ pub(super) struct Lane {
     /// Who has it.
     pub(super) caller: CallerName,
     places: Arc<Places>,
+    /// What was seen at its end, where that was asked for on its own account.
+    tools: Shelf<Seen>,
     /// Held by a request that must be alone.
     turn: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<LaneState>,
@@ -237,8 +241,21 @@ impl Lane {
 
     fn new((berth, fleet): (Berth, Option<Arc<Fleet>>), caller: &CallerName, places: &Arc<Places>) -> Self {
         let state = LaneState { users: 0, asking: None, used: Instant::now(), spent: None, place: None };
-        let (caller, places) = (caller.clone(), Arc::clone(places));
-        Self { berth, fleet, caller, places, turn: Arc::default(), state: Mutex::new(state) }
+        let (caller, places, tools) = (caller.clone(), Arc::clone(places), Shelf::new(ListKind::Tools));
+        Self { berth, fleet, caller, places, tools, turn: Arc::default(), state: Mutex::new(state) }
+    }
+
+    /// The tools at the end of its connection, asked for once, and again when its server was looked at since.
+    async fn tools(&self, server: &Server, connection: &Connection) -> Result<Seen> {
+        let ask = |_| async {
+            let catalog = Catalog::fetch(connection, server.config.timeout).await?;
+            Ok(server.seen(catalog.tools, catalog.rejected, catalog.ttl))
+        };
+        let belief = match self.tools.is_older_than_that_of(&server.tools) {
+            true => Belief::Never,
+            false => Belief::UntilTold,
+        };
+        self.tools.look(connection, None, belief, ask).await.map(|seen| server.shown(seen))
     }
 
     fn berths(&self) -> Vec<Berth> {
@@ -355,6 +372,20 @@ impl Drop for Hold {
 impl Way {
     fn shared((connection, aboard): (Connection, Option<Aboard>)) -> Self {
         Self { connection, private: false, hold: None, aboard }
+    }
+
+    /// Whether it leads to another connection than the one over which the tools of its server were seen. Instances are
+    /// compared as they are boarded.
+    pub(super) fn is_unseen(&self, server: &Server) -> bool {
+        self.aboard.is_none() && !server.tools.is_of(self.connection.number())
+    }
+
+    /// The tools at its other end. What everybody sees of a server is seen over a connection that is everybody's.
+    pub(super) async fn tools(&self, server: &Server) -> Result<Seen> {
+        match &self.hold {
+            Some(hold) => hold.lane.tools(server, &self.connection).await,
+            None => server.look_over(&self.connection, None).await,
+        }
     }
 
     /// Whether there are other instances to go to.

@@ -6,6 +6,7 @@
 mod again;
 mod builder;
 mod compared;
+mod confirmed;
 mod consent;
 mod context;
 mod declared;

@@ -206,10 +206,8 @@ impl Scope {
             let server = match (known, likeness) {
                 (Some(known), Likeness::Same) => Arc::clone(known),
                 (Some(known), Likeness::SameConnection) => {
-                    let server = self.dock(config);
-                    server.succeed(known);
                     changes.changed.push(name.clone());
-                    server
+                    Arc::new(self.server_of(config).in_place_of(known))
                 }
                 (known, _) => {
                     if let Some(known) = known {
@@ -282,7 +280,11 @@ impl Scope {
     }
 
     fn dock(&self, config: ServerConfig) -> Arc<Server> {
-        Arc::new(Server::new(Arc::new(config), &self.pool, self.store.as_ref()))
+        Arc::new(self.server_of(config))
+    }
+
+    fn server_of(&self, config: ServerConfig) -> Server {
+        Server::new(Arc::new(config), &self.pool, self.store.as_ref())
     }
 }
 

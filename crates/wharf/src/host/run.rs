@@ -10,6 +10,8 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::again::Trip;
+use super::confirmed::Judged;
 use super::context::{Context, Report};
 use super::local::Function;
 use super::patience::Patience;
@@ -153,13 +155,11 @@ impl Host {
                 }
             };
         let mut newer = None;
-        if server.is_unconfirmed(locked) {
+        let judged = Judged { caller, route, arguments };
+        if server.is_unconfirmed(locked) || (locked && way.is_unseen(server)) {
             // It is another connection than the one that was looked at: an answer may take its time.
             since = None;
-            newer = self.confirmed((server, &patience), route, server.is_locked()).await?;
-            let definition = newer.as_ref().unwrap_or(&route.tool);
-            self.judge(caller, &server.subject(definition), tool)?;
-            self.check(server, definition, arguments).await.map_err(|error| about(error, shown))?;
+            newer = self.confirmed_over((server, &way, &patience), judged).boxed().await?;
         }
         let definition = newer.as_ref().unwrap_or(definition);
         let asker = relayed.map_or(&self.scope.asker, |relayed| &relayed.asker);
@@ -172,7 +172,8 @@ impl Host {
         self.taint(&policy, &server.config.name, &definition.name);
         let scans = policy.scan_results() != ScanRule::Off;
         drop(policy);
-        let raw = self.send((server, &mut way, &patience), &call, asker, on_progress).await?;
+        let trip = Trip { server, way: &mut way, patience: &patience, judged };
+        let raw = self.send(trip, &call, asker, on_progress).await?;
         if tool.output_schema.is_some() {
             self.check_output(server, tool, &raw).boxed().await?;
         }
@@ -207,24 +208,6 @@ impl Host {
                 })
             }
             _ => Ok(()),
-        }
-    }
-
-    /// A tool's definition as its server gives it now, where what is known may be from an earlier run. `None`: the route's.
-    async fn confirmed(
-        &self,
-        (server, patience): (&Arc<Server>, &Patience),
-        route: &Route,
-        locked: bool,
-    ) -> Light<Option<Arc<Tool>>> {
-        if server.is_unconfirmed(locked) || (locked && self.scope.has_changed(route)) {
-            let seen = patience.wait(server, self.confirm(server)).boxed().await?;
-            return Ok(Some(seen.definition(route)?));
-        }
-        // A route may be older than what its server was last seen to offer.
-        match locked.then(|| server.last_tools()).flatten() {
-            Some(seen) => Ok(Some(seen.definition(route)?)),
-            None => Ok(None),
         }
     }
 
@@ -284,7 +267,7 @@ impl Host {
     }
 
     /// Whether arguments are what a tool wants, and what the program demands of them.
-    async fn check(&self, server: &Server, tool: &Tool, arguments: &Json) -> Light<()> {
+    pub(super) async fn check(&self, server: &Server, tool: &Tool, arguments: &Json) -> Light<()> {
         self.check_for(&server.config.name, tool, arguments).await?;
         Ok(server.demand(&tool.name, arguments)?)
     }
@@ -384,7 +367,7 @@ impl Host {
 }
 
 /// What is wrong with arguments, without what is secret in them.
-fn about(mut error: Box<Error>, arguments: impl FnOnce() -> Redacted) -> Box<Error> {
+pub(super) fn about(mut error: Box<Error>, arguments: impl FnOnce() -> Redacted) -> Box<Error> {
     if let Error::Arguments { problems, .. } = &mut *error {
         let arguments = arguments();
         problems.iter_mut().for_each(|problem| *problem = arguments.redact(problem));

@@ -44,8 +44,8 @@ pub(super) struct Server {
     trail: Trail,
     /// If it is what one caller sees of a shared server.
     pub(super) view: Option<View>,
-    /// How many use it now.
-    duty: Duty,
+    /// How many use it now, over its connections. A successor has the same.
+    duty: Arc<Duty>,
     /// What earlier runs saw. `None` where nobody keeps it.
     pub(super) pins: Option<Pins>,
     pub(super) tools: Shelf<Seen>,
@@ -60,7 +60,7 @@ pub(super) struct Server {
     /// When it was last looked at because what is known of it may be old.
     compared: Mutex<Option<Instant>>,
     /// How many calls were sent again.
-    pub(super) retries: AtomicU64,
+    pub(super) retries: Arc<AtomicU64>,
 }
 
 /// What makes a server one caller's view of it.
@@ -110,7 +110,7 @@ impl Server {
             fleet,
             trail: pool.dock().trail.clone(),
             view: None,
-            duty: Duty::default(),
+            duty: Arc::default(),
             pins,
             tools: Shelf::new(ListKind::Tools),
             prompts: Shelf::new(ListKind::Prompts),
@@ -121,7 +121,7 @@ impl Server {
             shown: Shown::default(),
             trouble: Mutex::default(),
             compared: Mutex::default(),
-            retries: AtomicU64::default(),
+            retries: Arc::default(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Server {
             fleet: lane.fleet.clone(),
             trail: of.trail.clone(),
             view: Some(View { of: Arc::clone(of), lane }),
-            duty: Duty::default(),
+            duty: Arc::default(),
             pins: Some(pins),
             tools: Shelf::new(ListKind::Tools),
             prompts: Shelf::new(ListKind::Prompts),
@@ -147,7 +147,7 @@ impl Server {
             shown: Shown::default(),
             trouble: Mutex::default(),
             compared: Mutex::default(),
-            retries: AtomicU64::default(),
+            retries: Arc::default(),
         }
     }
 
@@ -198,7 +198,7 @@ impl Server {
         }
     }
 
-    async fn look_over(&self, connection: &Connection, peer: Option<&HostPeer>) -> Result<Seen> {
+    pub(super) async fn look_over(&self, connection: &Connection, peer: Option<&HostPeer>) -> Result<Seen> {
         let ask = |told: bool| async move {
             let catalog = Catalog::fetch(connection, self.config.timeout).await?;
             let list = || catalog.tools.iter().map(|t| (t.name.as_str().to_owned(), t.raw.clone())).collect();
@@ -360,6 +360,15 @@ impl Server {
     pub(super) fn recent_trouble(&self) -> Option<Error> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         trouble.as_ref().filter(|(at, _)| at.elapsed() < LEFT_ALONE).map(|(_, error)| error.clone())
+    }
+
+    /// The successor of one that is shown or called in another way: whoever uses its connections uses those of this one.
+    pub(super) fn in_place_of(mut self, before: &Self) -> Self {
+        self.duty = Arc::clone(&before.duty);
+        self.retries = Arc::clone(&before.retries);
+        self.fleet.clone_from(&before.fleet);
+        self.succeed(before);
+        self
     }
 
     /// Takes over what is known from the one that this server is the successor of, over the same connection.

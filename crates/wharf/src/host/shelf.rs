@@ -100,6 +100,12 @@ impl<V: Clone + Dated> Shelf<V> {
         self.seen.load().as_ref().is_none_or(|seen| seen.at.elapsed() > time)
     }
 
+    /// Whether the other list was seen after this one.
+    pub(super) fn is_older_than_that_of(&self, other: &Self) -> bool {
+        let seen = |shelf: &Self| shelf.seen.load().as_ref().map(|seen| seen.at);
+        seen(self) < seen(other)
+    }
+
     /// Whether the time is over for which what was seen over this connection is believed. A list that is not believed for
     /// any time has none.
     pub(super) fn has_run_out(&self, connection: &Connection, belief: Belief) -> bool {

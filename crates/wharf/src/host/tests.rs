@@ -1,7 +1,10 @@
 //! What cannot be seen from outside: a route that was given to one scope, followed in another; who has how many
 //! connections.
 
+use std::sync::Arc;
+
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::lanes::Hold;
 use super::places::{LANES, SHARE};
@@ -118,4 +121,16 @@ async fn l33_whoever_comes_without_a_key_has_no_share() {
     let local = session(&host, CallerName::local().as_str());
     let held = lanes(&local, LANES + 1);
     assert_eq!(kinds(&held[LANES - 1..]), ["", "overloaded"]);
+}
+
+#[tokio::test]
+async fn l39_an_instance_that_could_not_be_started_takes_no_place() {
+    let mut config =
+        ServerConfig::stdio(ServerName::parse("never").unwrap(), "/nowhere", Vec::<String>::new());
+    config.resilience.instances = 3;
+    let policy = crate::policy::Policy::strict().with_commands(["/nowhere"]);
+    let host = Host::builder().policy(policy).server(config).start().await.unwrap();
+    let places = Arc::new(Semaphore::new(2));
+    let refused = host.scope.server("never").unwrap().board(&places).await.err().unwrap();
+    assert_eq!((refused.kind(), places.available_permits()), ("connection", 2), "{refused}");
 }

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wharf::catalog::{CatalogMemory, Drift, How, ListKind, LockEntry, LockedCatalogs, Lockfile, What};
-use wharf::config::ServerConfig;
+use wharf::config::{ServerConfig, Share};
 use wharf::connect::program_of;
 use wharf::error::Error;
 use wharf::event::Event;
 use wharf::host::{Host, HostBuilder, Listing};
 use wharf::names::ServerName;
 use wharf::policy::{Lock, Policy};
-use wharf_testkit::{Puppet, Step, puppet_path};
+use wharf_testkit::{Era, Puppet, Step, puppet_path};
 
-use crate::support::{at, count, error, folder, puppet, quick, received, soon};
+use crate::gateway::open;
+use crate::support::{at, count, error, folder, puppet, quick, received, soon, until};
 
 /// A puppet whose script lies in a file, so that it can change while the configuration does not.
 fn from_file(name: &str, script: &Path) -> ServerConfig {
@@ -205,6 +206,73 @@ async fn nam_04_a_change_without_a_word_is_seen_within_a_minute() {
     assert_eq!(denied(&host, "pup_other").await, "lock.changed");
     assert!(host.call("pup_turn", json!({})).await.success);
     host.close().await;
+}
+
+#[tokio::test]
+async fn nam_04_a_call_that_goes_again_goes_only_to_what_was_accepted() {
+    for (words, is_accepted) in [("does good", true), ("does worse", false)] {
+        let files = folder();
+        let (script, log) = (at(&files, "script"), at(&files, "log"));
+        write(&script, &Puppet::new().tool(tool("do", "does good")).on("tool:do", [Step::Kill]));
+        let mut config = from_file("pup", &script);
+        config.resilience.idempotent = vec!["do".into()];
+        let file = lockfile(&[&config]).await;
+        let host = locked(&file).server(config).start().await.unwrap();
+        host.tools().await;
+        write(&script, &Puppet::new().tool(tool("do", words)).log(&log));
+        let outcome = soon("a call", host.call("pup_do", json!({}))).await;
+        assert_eq!(
+            (outcome.success, count(&received(&log), "tools/call")),
+            (is_accepted, is_accepted.into())
+        );
+        if !is_accepted {
+            assert_eq!(rule(error(&outcome).cause()), "lock.changed");
+            assert!(error(&outcome).may_have_run(), "the first time, before it died: {outcome:?}");
+        }
+        host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn nam_04_each_connection_of_a_caller_s_own_is_held_to_what_was_accepted() {
+    let able = json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
+    for (era, share) in
+        [(Era::Modern, Some(Share::Never)), (Era::Legacy, Some(Share::Never)), (Era::Legacy, None)]
+    {
+        for (words, is_accepted) in [("does good", true), ("does worse", false)] {
+            let files = folder();
+            let (script, first, second) = (at(&files, "script"), at(&files, "first"), at(&files, "second"));
+            let go = at(&files, "go");
+            let puppet = |words: &str| Puppet::of(era).tool(tool("do", words));
+            let waits = [Step::WaitFor(go.clone()), Step::Honest];
+            write(&script, &puppet("does good").log(&first).on("tool:do", waits));
+            let mut config = from_file("pup", &script);
+            config.share = share;
+            let file = lockfile(&[&config]).await;
+            let door = open(locked(&file).server(config).start().await.unwrap()).await;
+            let call =
+                || door.modern("tools/call", json!({"name": "pup_do", "arguments": {}, "_meta": able}));
+            let another = async {
+                until("the first is under way", || count(&received(&first), "tools/call") == 1).await;
+                // The next process is another one, and nobody was told.
+                write(&script, &puppet(words).log(&second));
+                let said = call().await.json();
+                std::fs::write(&go, "").unwrap();
+                said
+            };
+            let (one, another) = soon("both", async { tokio::join!(call(), another) }).await;
+            assert!(one.json()["result"]["content"].is_array(), "{one:?}");
+            assert_eq!(another["result"]["content"].is_array(), is_accepted, "{era:?} {share:?}: {another}");
+            // To a caller it is not there, as if it had never been listed.
+            assert_eq!(another["error"]["data"]["kind"] == "unknown_tool", !is_accepted, "{another}");
+            assert_eq!(
+                count(&received(&second), "tools/call"),
+                usize::from(is_accepted),
+                "{era:?} {share:?}"
+            );
+            door.host.close().await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -84,6 +84,32 @@ async fn l07_calls_under_way_end_first_and_no_new_ones_come() {
 }
 
 #[tokio::test]
+async fn l07_a_call_is_waited_for_also_when_the_server_was_shown_in_another_way_since() {
+    let files = folder();
+    let (go, pid, log) = (at(&files, "go"), at(&files, "pid"), at(&files, "log"));
+    let slow = Puppet::new().pid(&pid).log(&log).on("tool:echo", [Step::WaitFor(go.clone()), Step::Echo]);
+    let config = puppet("pup", &slow);
+    let host = quick().server(config.clone()).start().await.unwrap();
+    host.tools().await;
+    let calling = tokio::spawn({
+        let host = host.clone();
+        async move { host.call("pup_echo", json!({"message": "still here"})).await }
+    });
+    until("the call is sent", || count(&received(&log), "tools/call") == 1).await;
+    let patient = wharf::config::ServerConfig { timeout: config.timeout * 2, ..config };
+    assert_eq!(named(&host.reconcile([patient]).await.unwrap().changed), ["pup"]);
+    assert_eq!(host.conditions()[0].in_flight, 1, "it is still under way");
+    let pid = pid_in(&pid).await;
+    assert_eq!(named(&host.reconcile([]).await.unwrap().removed), ["pup"]);
+    // Long enough for a server that nobody waits for to be gone.
+    tokio::time::timeout(Duration::from_millis(300), until("it goes", || !is_alive(pid))).await.unwrap_err();
+    std::fs::write(&go, "").unwrap();
+    let ended = soon("the call", calling).await.unwrap();
+    assert!(ended.success, "{ended:?}");
+    until("then it goes", || !is_alive(pid)).await;
+}
+
+#[tokio::test]
 async fn l07_a_call_that_takes_too_long_does_not_keep_a_server() {
     let files = folder();
     let (pid, log) = (at(&files, "pid"), at(&files, "log"));
