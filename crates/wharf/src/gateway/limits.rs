@@ -2,7 +2,8 @@
 //!
 //! In: a caller, and the server it wants something of. Out: a [`Pass`], at once or when its turn comes, or a refusal at
 //! once if too many wait already. Turns go round the callers, so that one's flood does not cost the others theirs; each
-//! server has a queue of its own, so that a slow one holds up nobody who wants something else.
+//! server has a queue of its own and leaves room for the others, so that a slow one holds up nobody who wants something
+//! else.
 
 mod bounds;
 mod gauge;
@@ -220,11 +221,10 @@ impl Gate {
     fn leave(&self, caller: &CallerName, server: Option<&ServerName>) {
         let mut called = Vec::new();
         let mut state = self.0.lock();
-        let most = state.bounds.limits.calls_per_caller;
-        let was_full = match state.callers.get_mut(caller) {
+        let waits = match state.callers.get_mut(caller) {
             Some(of_caller) => {
                 of_caller.under_way -= 1;
-                of_caller.waiting > 0 && of_caller.under_way + 1 >= most
+                of_caller.waiting > 0
             }
             None => false,
         };
@@ -238,8 +238,8 @@ impl Gate {
         if at.waiting > 0 {
             self.call_next(&mut state, server, &mut called);
         }
-        if was_full {
-            // It may have waited for this at any server.
+        if waits {
+            // It may wait for this at any server.
             let others = state.servers.iter().filter(|(_, at)| at.waiting > 0);
             let others: Vec<_> = others.map(|(name, _)| Some(name.clone())).chain([None]).collect();
             others.iter().for_each(|other| self.call_next(&mut state, other.as_ref(), &mut called));
@@ -255,9 +255,7 @@ impl Gate {
         while at.waiting > 0 && at.under_way < bounds.limits.calls_per_server {
             let may_go = |(name, turn): (&CallerName, &Turn)| {
                 let of_caller = callers.get(name).map_or(0, |caller| caller.under_way);
-                !turn.queue.is_empty()
-                    && turn.under_way < bounds.share
-                    && of_caller < bounds.limits.calls_per_caller
+                !turn.queue.is_empty() && bounds.has_room(turn.under_way, of_caller)
             };
             let Some(place) = at.turns.iter().position(may_go) else { return };
             // Whoever had its turn stands last now.
@@ -322,10 +320,8 @@ impl Inner {
         }
         let turn = at.turn(caller);
         let turn = &mut at.turns[turn];
-        let is_free = of_caller.under_way < limits.calls_per_caller
-            && turn.under_way < bounds.share
-            // Nobody goes past those of its own who came before.
-            && turn.queue.is_empty();
+        // Nobody goes past those of its own who came before.
+        let is_free = bounds.has_room(turn.under_way, of_caller.under_way) && turn.queue.is_empty();
         if is_free && at.under_way < limits.calls_per_server {
             of_caller.under_way += 1;
             turn.under_way += 1;
@@ -333,7 +329,7 @@ impl Inner {
             *under_way += 1;
             return Ok(Asked::Through);
         }
-        if *waiting >= limits.waiting || turn.queue.len() >= bounds.patience {
+        if !bounds.may_wait((turn.queue.len(), at.waiting), *waiting) {
             at.tidy(caller);
             return Err(Overloaded::MUCH);
         }

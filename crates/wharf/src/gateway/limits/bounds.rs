@@ -26,6 +26,18 @@ impl Bounds {
         Self { limits, is_shared, share, patience }
     }
 
+    /// Whether a caller with so many calls under way at a server, and so many in all, may have one more there. A server
+    /// never has more of them than are left for the others: however many servers hang, the next one is reached.
+    pub(super) fn has_room(&self, at_server: usize, in_all: usize) -> bool {
+        at_server < self.share && at_server < self.limits.calls_per_caller.saturating_sub(in_all)
+    }
+
+    /// Whether one more call may wait at a server, where so many of its caller wait, and so many of all; `in_all` wait at
+    /// all servers. As with calls, a server leaves as many places as it has.
+    pub(super) fn may_wait(&self, (of_caller, at_server): (usize, usize), in_all: usize) -> bool {
+        of_caller < self.patience && at_server < self.limits.waiting.saturating_sub(in_all)
+    }
+
     /// How often one caller may ask.
     pub(super) fn rate(&self) -> Option<Rate> {
         let a_second = self.limits.requests_per_second?;
