@@ -20,7 +20,6 @@ use crate::names::{CallerName, ServerName, ToolName};
 use crate::text::Foreign;
 
 pub use fact::{Arguments, Fact, Kind, LARGEST_SHOWN, Named, Verdict};
-pub(crate) use meter::may_be_sent;
 pub use meter::{BOUNDS, Counted, Durations, Label, Meter, OUTCOMES, Reading, Tally, TallyPlace};
 pub(crate) use redacted::Exchange;
 pub use redacted::{Invocation, Redacted};

@@ -15,6 +15,15 @@ impl Error {
         self.is_unsent() || matches!(self, Self::Busy { .. } | Self::Overloaded { .. })
     }
 
+    /// Whether a server had the call, as far as is known: how long it took says something of its server.
+    pub(crate) fn was_sent(&self) -> bool {
+        match self {
+            Self::Rpc { .. } | Self::Busy { .. } | Self::Auth { .. } => true,
+            Self::Internal(_) => false,
+            error => error.may_have_run(),
+        }
+    }
+
     /// Whether the tool may have run: the call was sent, and its server has not refused it. Where it may not, nothing was
     /// sent, or the server says by the status of HTTP that it was not run.
     pub fn may_have_run(&self) -> bool {

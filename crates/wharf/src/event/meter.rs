@@ -86,7 +86,7 @@ pub enum Label {
     Unknown,
 }
 
-/// How a call may end: as a tool's answer, or as an error of that kind. Those that were sent come first.
+/// How a call may end: as a tool's answer, or as an error of that kind.
 pub const OUTCOMES: [&str; 32] = [
     "ok",
     "tool_failed",
@@ -121,8 +121,6 @@ pub const OUTCOMES: [&str; 32] = [
     "internal",
     "other",
 ];
-/// So many of them tell how long a call takes. A refusal takes no time, and would make an outage look quick.
-const SENT: usize = 11;
 const OK: usize = 0;
 const TOOL_FAILED: usize = 1;
 const CANCELLED: usize = 2;
@@ -174,11 +172,6 @@ const SERVERS: usize = 512;
 const TOOLS: usize = 256;
 const ALL_TOOLS: usize = 4096;
 
-/// Whether a call that ended with this kind of error may have been sent.
-pub(crate) fn may_be_sent(kind: &str) -> bool {
-    OUTCOMES[..SENT].contains(&kind)
-}
-
 // === impl Meter ===
 
 impl Default for Meter {
@@ -209,7 +202,7 @@ impl Meter {
     /// A call of what is not there was refused.
     pub(crate) fn refuse_unknown(&self, error: &Error) {
         self.unknown.started.fetch_add(1, Relaxed);
-        self.unknown.end(place_of(error), Duration::ZERO);
+        self.unknown.end(place_of(error), None);
         self.deny(error);
     }
 
@@ -285,9 +278,10 @@ impl Counted<'_> {
     pub(crate) fn end(mut self, success: bool, error: Option<&Error>, took: Duration) {
         self.ended = true;
         match error {
-            None => self.tally.end(if success { OK } else { TOOL_FAILED }, took),
+            None => self.tally.end(if success { OK } else { TOOL_FAILED }, Some(took)),
             Some(error) => {
-                self.tally.end(place_of(error), took);
+                // A refusal takes no time, and would make an outage look quick.
+                self.tally.end(place_of(error), error.was_sent().then_some(took));
                 self.meter.deny(error);
             }
         }
@@ -297,7 +291,7 @@ impl Counted<'_> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.tally.end(CANCELLED, self.started.elapsed());
+            self.tally.end(CANCELLED, Some(self.started.elapsed()));
         }
     }
 }
@@ -305,13 +299,12 @@ impl Drop for Counted<'_> {
 // === impl Tally ===
 
 impl Tally {
-    fn end(&self, outcome: usize, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    /// `took`: how long a call took that was sent.
+    fn end(&self, outcome: usize, took: Option<Duration>) {
         self.outcomes[outcome].fetch_add(1, Relaxed);
-        if outcome >= SENT {
-            return;
+        if let Some(took) = took {
+            self.times.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
-        self.times.add(nanos);
     }
 
     /// Ends are read before beginnings: nothing has ended that was not begun.

@@ -167,7 +167,7 @@ pub(super) async fn forward(
     }
     let answer = scope.forward(server.as_str(), what, params, options).await;
     if let Some(trip) = &visit.trip {
-        trip.came_back(Some(server), answer.as_ref().map(|_| None).map_err(Error::kind));
+        trip.came_back(Some(server), answer.as_ref().map(|_| None));
     }
     Ok(answer)
 }

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use super::h1::{Head, Usual};
 use super::telemetry::{Finished, Made, Tracer};
 use crate::error::Error;
-use crate::event::may_be_sent;
 use crate::mcp::trace::{self, TraceParent, key};
 use crate::names::{ServerName, ToolName};
 use crate::outcome::Outcome;
@@ -144,17 +143,13 @@ impl Trip {
     }
 
     /// The server has answered, or it has ended otherwise.
-    pub(super) fn came_back(
-        &self,
-        server: Option<&ServerName>,
-        outcome: Result<Option<&Outcome>, &'static str>,
-    ) {
+    pub(super) fn came_back(&self, server: Option<&ServerName>, outcome: Result<Option<&Outcome>, &Error>) {
         let mut onward = self.onward.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(onward) = onward.as_mut() else { return };
         onward.ended = Some(self.since.elapsed());
         onward.server = server.cloned();
         onward.error = match outcome {
-            Err(kind) => Some(kind),
+            Err(error) => Some(error.kind()),
             Ok(None) => None,
             Ok(Some(outcome)) => {
                 onward.tool = outcome.tool.clone();
@@ -166,10 +161,10 @@ impl Trip {
             }
         };
         let failure = match outcome {
-            Ok(outcome) => outcome.and_then(|outcome| outcome.error.as_deref()).map(Error::kind),
-            Err(kind) => Some(kind),
+            Ok(outcome) => outcome.and_then(|outcome| outcome.error.as_deref()),
+            Err(error) => Some(error),
         };
-        onward.sent = failure.is_none_or(may_be_sent);
+        onward.sent = failure.is_none_or(Error::was_sent);
     }
 
     /// The caller is answered.

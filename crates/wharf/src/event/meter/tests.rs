@@ -1,6 +1,7 @@
 //! The counters by themselves.
 
 use super::*;
+use crate::error::StderrTail;
 
 fn denied(rule: &str) -> Error {
     Error::Denied { what: "w".into(), rule: rule.into(), hint: String::new() }
@@ -33,7 +34,7 @@ fn l96_a_denial_is_counted_by_the_kind_of_its_rule() {
 /// What is told of calls that took so long.
 fn told(nanos: impl IntoIterator<Item = u64>) -> Reading {
     let tally = Tally::default();
-    nanos.into_iter().for_each(|nanos| tally.end(OK, Duration::from_nanos(nanos)));
+    nanos.into_iter().for_each(|nanos| tally.end(OK, Some(Duration::from_nanos(nanos))));
     tally.read(Label::Others)
 }
 
@@ -72,9 +73,9 @@ fn l96_any_part_of_any_calls_is_told_to_within_an_eighth() {
 #[test]
 fn l96_what_came_between_two_looks_is_told_by_itself() {
     let tally = Tally::default();
-    (0..1000).for_each(|_| tally.end(OK, Duration::from_millis(3)));
+    (0..1000).for_each(|_| tally.end(OK, Some(Duration::from_millis(3))));
     let before = tally.read(Label::Others).durations;
-    (0..10).for_each(|_| tally.end(OK, Duration::from_millis(1500)));
+    (0..10).for_each(|_| tally.end(OK, Some(Duration::from_millis(1500))));
     let now = tally.read(Label::Others).durations;
     let between = now.since(&before);
     for shown in [50, 99].map(|part| between.within(part).unwrap()) {
@@ -89,7 +90,7 @@ fn l96_what_came_between_two_looks_is_told_by_itself() {
 fn l96_a_call_is_sorted_by_its_time_to_the_nanosecond() {
     let tally = Tally::default();
     for nanos in [0, 50_000, 50_001, 300_000_000_000, 300_000_000_001] {
-        tally.end(OK, Duration::from_nanos(nanos));
+        tally.end(OK, Some(Duration::from_nanos(nanos)));
     }
     let reading = tally.read(Label::Others);
     assert_eq!((reading.buckets[0], reading.buckets[1]), (2, 1));
@@ -114,17 +115,27 @@ fn l96_every_kind_of_error_is_an_outcome_of_its_own() {
 
 #[test]
 fn l96_what_was_not_sent_does_not_tell_how_long_calls_take() {
-    let tally = Tally::default();
-    let server = || ServerName::parse("a").unwrap();
-    let refused = Error::Unavailable { server: server(), reason: "r".into(), retry_after: Duration::ZERO };
+    let (meter, place) = (Meter::default(), TallyPlace::default());
+    let (server, tool) = (ServerName::parse("a").unwrap(), ToolName::parse("t").unwrap());
+    let stderr = StderrTail::default;
     let late =
-        Error::Timeout { server: server(), after: Duration::ZERO, sent: true, stderr: Default::default() };
-    (0..5).for_each(|_| tally.end(place_of(&refused), Duration::ZERO));
-    tally.end(place_of(&denied("approval 7")), Duration::ZERO);
-    assert_eq!(tally.read(Label::Unknown).buckets.iter().sum::<u64>(), 0);
-    // The twin: what was sent does, however it ended.
-    tally.end(OK, Duration::from_secs(1));
-    tally.end(place_of(&late), Duration::from_secs(1));
-    let now = tally.read(Label::Unknown);
-    assert_eq!((now.buckets.iter().sum::<u64>(), now.ended()), (2, 8));
+        |sent| Error::Timeout { server: server.clone(), after: Duration::ZERO, sent, stderr: stderr() };
+    let left = |sent| Error::Cancelled { reason: "r".into(), sent };
+    let refused =
+        || Error::Unavailable { server: server.clone(), reason: "r".into(), retry_after: Duration::ZERO };
+    let end = |error: Option<&Error>| {
+        let counted = meter.begin(&place, (&server, &tool), Instant::now());
+        counted.end(error.is_none(), error, Duration::from_secs(1));
+    };
+    for error in [refused(), denied("approval 7"), late(false), left(false)] {
+        end(Some(&error));
+    }
+    assert_eq!(meter.read()[0].buckets.iter().sum::<u64>(), 0);
+    // The twin: what was sent does, however it ended; also where only an earlier attempt was.
+    for error in [late(true), left(true), Error::Begun(refused().into())] {
+        end(Some(&error));
+    }
+    end(None);
+    let now = &meter.read()[0];
+    assert_eq!((now.buckets.iter().sum::<u64>(), now.ended()), (4, 8));
 }
