@@ -278,6 +278,7 @@ impl Host {
             asker: &self.scope.asker,
             timeout: options.timeout.unwrap_or(server.config.timeout),
             hard_timeout: options.hard_timeout,
+            usual: server.config.timeout,
             on_progress: options.on_progress.as_mut().map(|listener| &mut **listener as _),
             relayed: None,
             private: false,
