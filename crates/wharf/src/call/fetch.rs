@@ -23,6 +23,8 @@ pub struct Asked<'a> {
     pub timeout: Duration,
     /// How long to wait whatever the signs; `None` is twenty timeouts.
     pub hard_timeout: Option<Duration>,
+    /// How long its server may be silent by its own settings: whoever waits for less learns nothing of it.
+    pub usual: Duration,
     /// Who hears of progress, in order, before the answer.
     pub on_progress: Option<OnProgress<'a>>,
     /// Whoever it is asked for, if not for the program itself.
@@ -183,6 +185,7 @@ impl Asked<'_> {
             headers: Vec::new(),
             timeout: self.timeout,
             hard_timeout: self.hard_timeout,
+            usual: self.usual,
             since: None,
             relayed: self.relayed,
             private: self.private,

@@ -48,6 +48,7 @@ pub(super) async fn wait(
     let mut running = Running { connection, id, over: false };
     let mut request = Request::new(method::TASKS_RESULT, params, left);
     request.hard_timeout = left;
+    request.usual = call.usual;
     request.tool = Some(&call.tool.name);
     request.told = call.relayed.map(|relayed| &relayed.told);
     // What the task wants to know it asks whoever waits for its result.

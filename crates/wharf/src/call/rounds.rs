@@ -32,6 +32,8 @@ pub(super) struct Errand<'a> {
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
     pub(super) hard_timeout: Option<Duration>,
+    /// The server's own.
+    pub(super) usual: Duration,
     /// Since when; `None` from now on.
     pub(super) since: Option<Instant>,
     /// Whoever it is made for, if not for the program itself.
@@ -93,6 +95,7 @@ impl Errand<'_> {
             let hard = self.hard_timeout.unwrap_or(request.hard_timeout);
             // All rounds together have the time of one call.
             request.hard_timeout = if number == 0 { hard } else { hard.saturating_sub(started.elapsed()) };
+            request.usual = self.usual;
             request.started = (number == 0).then_some(started);
             request.tool = self.tool;
             request.name = self.name;

@@ -28,6 +28,8 @@ pub struct Call<'a> {
     pub timeout: Duration,
     /// How long to wait whatever the signs; `None` leaves it to the connection.
     pub hard_timeout: Option<Duration>,
+    /// How long its server may be silent by its own settings: whoever waits for less learns nothing of it.
+    pub usual: Duration,
     /// Since when its time runs; `None` from the moment it is sent.
     pub since: Option<Instant>,
     /// Whoever it is made for, if not for the program itself.
@@ -55,6 +57,7 @@ pub async fn send(
         headers: if modern { headers(call) } else { Vec::new() },
         timeout: call.timeout,
         hard_timeout: call.hard_timeout,
+        usual: call.usual,
         since: call.since,
         relayed: call.relayed,
         private: call.private,

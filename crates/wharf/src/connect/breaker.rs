@@ -23,8 +23,6 @@ pub(crate) struct Breaker {
     instance: Option<usize>,
     /// `None`: it never opens.
     settings: Option<BreakerSettings>,
-    /// Whoever waits for less says nothing of the server.
-    timeout: Duration,
     events: Bus,
     /// [`WELL`], [`AILING`] or [`OPEN`]: all that a call of a server that is well looks at.
     level: AtomicU8,
@@ -82,7 +80,6 @@ impl Breaker {
             server: config.name.clone(),
             instance: config.instance(),
             settings: config.resilience.breaker,
-            timeout: config.timeout,
             events,
             level: AtomicU8::new(WELL),
             record: Mutex::default(),
@@ -215,14 +212,15 @@ impl Breaker {
         self.tell(Circuit::Open, Some(reason));
     }
 
-    /// What the end of a call says of the server. Whoever waits for less than its timeout learns nothing.
-    fn verdict(&self, error: &Error, is_open: bool) -> Verdict {
+    /// What the end of a call says of the server. `was_silent`: for as long as it may be. Whoever waited for less learned
+    /// nothing, and one that was heard until the end is there.
+    fn verdict(error: &Error, is_open: bool, was_silent: bool) -> Verdict {
         match error {
             Error::Tool { .. } | Error::Rpc { .. } => Verdict::Well,
             Error::UnknownOutcome { .. } | Error::Busy { .. } | Error::Connection { retryable: true, .. } => {
                 Verdict::Failed
             }
-            Error::Timeout { after, .. } if *after >= self.timeout => Verdict::Failed,
+            Error::Timeout { .. } if was_silent => Verdict::Failed,
             Error::Protocol { .. } if !is_open => Verdict::Failed,
             _ => Verdict::Nothing,
         }
@@ -266,12 +264,13 @@ impl BreakerSettings {
 // === impl Passage ===
 
 impl Passage<'_> {
-    /// A call ended on a connection, by its number, which is open or not.
+    /// A call ended on a connection, by its number, which is open or not; the server was silent for as long as it may be,
+    /// or not.
     #[inline]
-    pub(super) fn called<T>(self, (number, is_open): (u64, bool), ended: &Light<T>) {
+    pub(super) fn called<T>(self, (number, is_open): (u64, bool), was_silent: bool, ended: &Light<T>) {
         match ended {
             Ok(_) => self.breaker.well(),
-            Err(error) => match self.breaker.verdict(error, is_open) {
+            Err(error) => match Breaker::verdict(error, is_open, was_silent) {
                 Verdict::Well => self.breaker.well(),
                 Verdict::Failed => self.failed(error, (!is_open).then_some(number)),
                 Verdict::Nothing => {}

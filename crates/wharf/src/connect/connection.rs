@@ -68,6 +68,8 @@ pub struct Request<'a> {
     pub timeout: Duration,
     /// How long to wait whatever the signs.
     pub hard_timeout: Duration,
+    /// How long its server may be silent by its own settings, as they are now. Whoever gave it less learned nothing of it.
+    pub(crate) usual: Duration,
     /// From when on, if not from when it is sent.
     pub(crate) started: Option<Instant>,
     /// Who hears of progress, in order, before the answer.
@@ -88,7 +90,7 @@ const PROGRESS_WAITING: usize = 1024;
 // === impl Request ===
 
 impl<'a> Request<'a> {
-    /// A request with its timeout; it lives at most twenty times as long on signs of life.
+    /// A request with its timeout, which is the server's own; it lives at most twenty times as long on signs of life.
     pub fn new(method: &'a str, params: Members, timeout: Duration) -> Self {
         let hard_timeout = timeout.saturating_mul(HARD_FACTOR);
         Self {
@@ -99,6 +101,7 @@ impl<'a> Request<'a> {
             headers: Vec::new(),
             timeout,
             hard_timeout,
+            usual: timeout,
             started: None,
             on_progress: None,
             told: None,
@@ -192,9 +195,10 @@ impl Connection {
             None => Meta::None,
         };
         let ended = live.wire.attempt(request, meta).await;
+        let was_silent = ended.is_silence_of(request.usual);
         let ended = live.wire.judge(ended, request);
         if let Some(passage) = passage {
-            passage.called((self.number(), self.is_open()), &ended);
+            passage.called((self.number(), self.is_open()), was_silent, &ended);
         }
         ended
     }
@@ -309,7 +313,7 @@ impl Wire {
 
         let waiting = Waiting { wire: self, life, timeout: request.timeout, hard: request.hard_timeout };
         let ended = waiting.run(out, &mut steps, &mut request.on_progress).await;
-        flight.landed |= !matches!(ended, Ended::TimedOut(_));
+        flight.landed |= !matches!(ended, Ended::TimedOut { .. });
         flight.waits = !matches!(ended, Ended::Answer(_));
         ended
     }
@@ -327,7 +331,7 @@ impl Wire {
                 Err(Box::new(self.lost(closed.reason, request)))
             }
             Ended::Gone(closed, _) => Err(Box::new(self.not_sent(closed.reason))),
-            Ended::TimedOut(after) => {
+            Ended::TimedOut { after, .. } => {
                 let (server, stderr) = (self.server.clone(), self.link.stderr());
                 Err(Box::new(Error::Timeout { server, after, sent: request.tool.is_some(), stderr }))
             }
@@ -430,7 +434,12 @@ pub(super) enum Ended {
     Answer(Result<Json, Failure>),
     /// The connection ended; whether the request had left can be told from where it started in the stream.
     Gone(Closed, Sent),
-    TimedOut(Duration),
+    TimedOut {
+        /// Since it began.
+        after: Duration,
+        /// For how long there had been no sign of life.
+        silence: Duration,
+    },
     Failed(LinkFailure),
 }
 
@@ -445,6 +454,11 @@ impl Ended {
     /// It could not be carried, unless its answer came in the same moment.
     pub(super) fn failed(failure: LinkFailure, life: &Life) -> Self {
         life.take_answer().map_or(Self::Failed(failure), |answer| Self::of(answer, Sent(u64::MAX)))
+    }
+
+    /// Whether it ended because the server was silent for so long, whatever the limit that ended it.
+    fn is_silence_of(&self, long: Duration) -> bool {
+        matches!(self, Self::TimedOut { silence, .. } if *silence >= long)
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) async fn probe(wire: &Wire, intro: &Introduction) -> Result<Probe> {
         // It said something, but nothing that says what it is.
         Ended::Answer(Err(Failure::Malformed(_))) => Ok(Probe::Silent),
         Ended::Failed(LinkFailure::Status { status, .. }) if is_legacy_status(status) => Ok(Probe::Legacy),
-        Ended::TimedOut(_) if wire.link.is_stream() => Ok(Probe::Silent),
+        Ended::TimedOut { .. } if wire.link.is_stream() => Ok(Probe::Silent),
         Ended::Gone(closed, _) if !closed.protocol && wire.link.is_stream() => Ok(Probe::Gone),
         other => {
             let request = Request::new(method::DISCOVER, Members::new(), time);
@@ -151,7 +151,7 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
         Ended::Answer(Err(Failure::Rpc(rpc))) => !code::is_modern(rpc.code),
         _ => false,
     };
-    if let Ended::TimedOut(_) = ended {
+    if let Ended::TimedOut { .. } = ended {
         return Err(Turned { error: not_ready(&wire, intro), refused: false });
     }
     let result = wire.judge(ended, &request).map_err(|error| Turned { error: *error, refused })?;
@@ -169,7 +169,7 @@ pub(super) async fn try_initialize(wire: Wire, intro: &Introduction) -> Result<C
         }
         Ok(Err(failure)) => Err(wire.failed(failure, &request).into()),
         Err(_) => Err(wire
-            .judge(Ended::TimedOut(left), &request)
+            .judge(Ended::TimedOut { after: left, silence: left }, &request)
             .err()
             .map_or_else(|| Error::Internal("handshake".into()), |error| *error)
             .into()),

@@ -201,7 +201,7 @@ async fn ask(live: &Live, notifications: &Json, first: &mut First) -> Over {
         Ended::Failed(LinkFailure::Unreached(_) | LinkFailure::Barred(_) | LinkFailure::Status { .. })
         | Ended::Failed(LinkFailure::SessionExpired)
         | Ended::Gone(..)
-        | Ended::TimedOut(_) => Over::Enough,
+        | Ended::TimedOut { .. } => Over::Enough,
         // It does not have such a thing, or does not do it properly.
         Ended::Answer(Err(Failure::Rpc(_) | Failure::Malformed(_) | Failure::Closed(_))) => Over::Enough,
     };

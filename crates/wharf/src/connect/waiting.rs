@@ -92,7 +92,7 @@ impl Waiting<'_> {
                         let moment = later(Instant::now(), self.timeout).min(self.last_moment());
                         deadline.as_mut().reset(moment);
                     }
-                    _ => return Ended::TimedOut(self.life.started().elapsed()),
+                    _ => return self.timed_out(),
                 },
             }
         };
@@ -157,11 +157,24 @@ impl Waiting<'_> {
         Ended::of(answer, sent)
     }
 
+    fn timed_out(&self) -> Ended {
+        let silence = match self.wire.inbox.is_asking() {
+            // It waits for us.
+            true => Duration::ZERO,
+            false => self.last_sign().elapsed(),
+        };
+        Ended::TimedOut { after: self.life.started().elapsed(), silence }
+    }
+
     /// When to give up: the timeout after the last sign of life, and never after the hard limit.
     fn deadline(&self) -> Instant {
+        later(self.last_sign(), self.timeout).min(self.last_moment())
+    }
+
+    /// When the server last gave a sign, or had its time anew because a question of its own was answered.
+    fn last_sign(&self) -> Instant {
         let sign = self.life.last_sign();
-        let sign = self.wire.inbox.last_answered().map_or(sign, |answered| sign.max(answered));
-        later(sign, self.timeout).min(self.last_moment())
+        self.wire.inbox.last_answered().map_or(sign, |answered| sign.max(answered))
     }
 
     fn last_moment(&self) -> Instant {

@@ -2,15 +2,18 @@
 //!
 //! The server waits for an answer, and the caller for a result. So the call is parked here; the caller gets the
 //! question as its result, with a state that stands for the call; its next request brings the answer, and the call
-//! goes on where it was. A call that nobody comes back for is cancelled.
+//! goes on where it was. Its time runs on meanwhile: how it ends is kept for its caller. A call that nobody comes back for
+//! is cancelled.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use super::consent;
 use super::ending::Shift;
@@ -68,8 +71,16 @@ struct Parked {
     /// Through which door its caller came.
     door: Arc<Shift>,
     caller: CallerName,
-    running: Running,
+    /// That of the request by which its caller came last.
+    last: Line,
+    away: Arc<Away>,
+    /// What goes on meanwhile. It ends when somebody goes on with the call.
+    _meanwhile: JoinSet<()>,
 }
+
+/// A call whose caller is away, until somebody takes it. Locked while it takes a step: nobody waits for a lock meanwhile but
+/// its caller.
+type Away = Mutex<Option<Running>>;
 
 /// How many calls may be parked, in all and by one caller.
 const MOST: usize = 1024;
@@ -196,6 +207,15 @@ impl Running {
         self.open.values().find(is_beyond).and_then(|asked| asked.method.split('/').next())
     }
 
+    /// Goes on while its caller is away: its time may be over, and its server may wait no longer. How it ended is what its
+    /// caller finds, in place of what was asked.
+    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ended = ready!(self.work.as_mut().poll(cx));
+        self.work = Box::pin(std::future::ready(ended));
+        self.open.clear();
+        Poll::Ready(())
+    }
+
     fn take(&mut self, asked: Asked) {
         self.asked += 1;
         self.open.insert(format!("q{}", self.asked), asked);
@@ -231,6 +251,13 @@ impl Parking {
         running: Running,
     ) -> Result<u64, RpcError> {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        let last = running.last.clone();
+        let away = Arc::new(Mutex::new(Some(running)));
+        let mut meanwhile = JoinSet::new();
+        meanwhile.spawn(go_on(Arc::downgrade(&away)));
+        meanwhile.spawn(forget(Arc::downgrade(self), ticket));
+        let call =
+            Parked { door: Arc::clone(door), caller: caller.clone(), last, away, _meanwhile: meanwhile };
         let forgotten;
         {
             let mut parked = self.lock();
@@ -243,19 +270,10 @@ impl Parking {
                 let error = "too many calls wait for an answer; answer some first";
                 return Err(RpcError::new(code::INTERNAL, error));
             }
-            parked.insert(ticket, Parked { door: Arc::clone(door), caller: caller.clone(), running });
+            parked.insert(ticket, call);
         }
         // Dropped outside of the lock: it tells the server that nobody waits any more.
         drop(forgotten);
-        let parking = Arc::downgrade(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(GOOD_FOR).await;
-            if let Some(parking) = parking.upgrade() {
-                // Dropped outside of the lock: it tells the server that nobody waits any more.
-                let late = parking.lock().remove(&ticket);
-                drop(late);
-            }
-        });
         Ok(ticket)
     }
 
@@ -266,8 +284,8 @@ impl Parking {
         responses: Option<&Json>,
         line: &Line,
     ) -> Result<Running, RpcError> {
-        let parked = self.lock().remove(&ticket);
-        let mut running = parked.ok_or_else(seal::refused)?.running;
+        let parked = self.lock().remove(&ticket).ok_or_else(seal::refused)?;
+        let mut running = lock(&parked.away).take().ok_or_else(seal::refused)?;
         running.line.lead_to(line);
         running.last = line.clone();
         running.answer(responses);
@@ -276,7 +294,7 @@ impl Parking {
 
     /// Ends the calls that may not go on.
     pub(super) fn withdraw(&self) {
-        let is_over = |parked: &Parked| parked.door.is_over() || parked.running.last.withdrawn().is_some();
+        let is_over = |parked: &Parked| parked.door.is_over() || parked.last.withdrawn().is_some();
         let over: Vec<_> = self.lock().extract_if(|_, parked| is_over(parked)).collect();
         // Dropped outside of the lock: it tells the servers that nobody waits any more.
         drop(over);
@@ -285,6 +303,27 @@ impl Parking {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Parked>> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Lets a call go on whose caller is away.
+async fn go_on(away: Weak<Away>) {
+    let step = |cx: &mut Context<'_>| {
+        let Some(away) = away.upgrade() else { return Poll::Ready(()) };
+        lock(&away).as_mut().map_or(Poll::Ready(()), |running| running.go_on(cx))
+    };
+    std::future::poll_fn(step).await;
+}
+
+/// Cancels a call that nobody came back for.
+async fn forget(parking: Weak<Parking>, ticket: u64) {
+    tokio::time::sleep(GOOD_FOR).await;
+    // Dropped outside of the lock: it tells the server that nobody waits any more.
+    let late = parking.upgrade().and_then(|parking| parking.lock().remove(&ticket));
+    drop(late);
+}
+
+fn lock(away: &Away) -> MutexGuard<'_, Option<Running>> {
+    away.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Parked {

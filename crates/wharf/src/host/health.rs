@@ -71,10 +71,17 @@ impl Host {
     /// that was disconnected on purpose. A server with several instances stands there once for each of these.
     pub async fn check_connections(&self) -> Vec<(ServerName, Result<Health>)> {
         let enabled = self.scope.all_servers().into_iter().filter(|server| server.config.enabled);
-        let asked = enabled.flat_map(|server| server.berths()).filter(|berth| {
+        // By the server's own settings: its place may have been made under others.
+        let berths = enabled.flat_map(|server| {
+            let timeout = server.config.timeout;
+            server.berths().into_iter().map(move |berth| (berth, timeout))
+        });
+        let asked = berths.filter(|(berth, _)| {
             matches!(berth.state(), State::Connected | State::Reconnecting) || berth.is_given_up()
         });
-        let checks = asked.map(|berth| async move { (berth.config().name.clone(), check(&berth).await) });
+        let checks = asked.map(|(berth, timeout)| async move {
+            (berth.config().name.clone(), check(&berth, timeout).await)
+        });
         futures_util::stream::iter(checks).buffered(STARTING).collect().await
     }
 }
@@ -114,8 +121,7 @@ impl Instance {
     }
 }
 
-async fn check(berth: &Berth) -> Result<Health> {
-    let timeout = berth.config().timeout;
+async fn check(berth: &Berth, timeout: Duration) -> Result<Health> {
     if let Some(connection) = berth.live() {
         match connection.sign_of_life(timeout).await {
             // Lost only now, or noticed only now.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::known::shown;
+use super::patience::Patience;
 use super::server::Server;
 use super::trace::ended;
 use super::{CallOptions, Host, STARTING};
@@ -50,7 +52,7 @@ impl TaskWatch {
 impl Host {
     /// The resources of a server.
     pub async fn resources(&self, server: &str) -> Result<Offered<Resource>> {
-        self.reach(server, |s, c| async move {
+        self.reach(server, &Mutex::default(), |s, c| async move {
             let list = catalog::resources(&c, s.config.timeout).await?;
             Ok(shown(&s, list))
         })
@@ -64,7 +66,7 @@ impl Host {
 
     /// The templates of a server's resources.
     pub async fn resource_templates(&self, server: &str) -> Result<Offered<ResourceTemplate>> {
-        self.reach(server, |s, c| async move {
+        self.reach(server, &Mutex::default(), |s, c| async move {
             let list = catalog::resource_templates(&c, s.config.timeout).await?;
             Ok(shown(&s, list))
         })
@@ -92,7 +94,7 @@ impl Host {
         let read = |s: Arc<Server>, c| async move {
             call::read_resource(&c, uri, self.asked(&s, &mut *options.lock().await)).await
         };
-        self.use_server(server, method::RESOURCES_READ, read).await
+        self.use_server(server, (method::RESOURCES_READ, options), read).await
     }
 
     /// Hears when a resource changes, as long as the subscription is held. It outlives lost connections.
@@ -105,7 +107,7 @@ impl Host {
                 None => subscription,
             })
         };
-        self.use_server(server, method::SUBSCRIBE, watch).await
+        self.use_server(server, (method::SUBSCRIBE, &Mutex::default()), watch).await
     }
 
     /// Hears how far a task of a modern server is, as long as this is held.
@@ -115,12 +117,12 @@ impl Host {
             let news = tasks.watch(&connection, id, server.config.timeout).await?;
             Ok(TaskWatch { news, server })
         };
-        self.use_server(server, method::LISTEN, watch).await
+        self.use_server(server, (method::LISTEN, &Mutex::default()), watch).await
     }
 
     /// The prompts of a server.
     pub async fn prompts(&self, server: &str) -> Result<Offered<Prompt>> {
-        self.reach(server, |s, c| async move {
+        self.reach(server, &Mutex::default(), |s, c| async move {
             let list = catalog::prompts(&c, s.config.timeout).await?;
             Ok(shown(&s, list))
         })
@@ -153,11 +155,13 @@ impl Host {
     ) -> Result<PromptFetched> {
         let options = &Mutex::new(options);
         let fill = |s: Arc<Server>, c| async move {
-            let prompt = call::find_prompt(&c, name, s.config.timeout).await?;
+            let patience = patience_for(&s, &*options.lock().await);
+            let prompt = patience.wait(&s, call::find_prompt(&c, name, s.config.timeout)).await?;
             s.permit(ListKind::Prompts, name, &prompt.raw)?;
+            options.lock().await.hard_timeout = Some(patience.rest(&s)?);
             call::prompt(&c, &prompt, arguments, self.asked(&s, &mut *options.lock().await)).await
         };
-        self.use_server(server, method::PROMPTS_GET, fill).await
+        self.use_server(server, (method::PROMPTS_GET, options), fill).await
     }
 
     /// What may be meant by the beginning of an argument; `context` holds those that are settled.
@@ -170,7 +174,7 @@ impl Host {
     ) -> Result<Completion> {
         let completing = &Completing { reference, argument, value, context };
         let ask = |s: Arc<Server>, c| async move { call::complete(&c, completing, s.config.timeout).await };
-        self.use_server(server, method::COMPLETE, ask).await
+        self.use_server(server, (method::COMPLETE, &Mutex::default()), ask).await
     }
 
     /// Asks a server for log messages of this level and graver ones; they come as events. Later connections to the same
@@ -181,7 +185,7 @@ impl Host {
             self.scope.home(&s).peer.remember_level(&s.config.name, level);
             Ok(())
         };
-        self.use_server(server, method::SET_LEVEL, set).await
+        self.use_server(server, (method::SET_LEVEL, &Mutex::default()), set).await
     }
 
     /// The folders that the asker names are others now: legacy servers that are connected are told. Modern ones ask
@@ -208,22 +212,23 @@ impl Host {
     ) -> Result<Json> {
         let server = self.scope.whole_server(server)?;
         let entry = self.permit_use(&server, method).await?;
+        let patience = patience_for(&server, &options);
         let forwarding = async {
             let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
             if let (method::PROMPTS_GET, Some(name), true) = (method, about, server.is_locked()) {
-                let connection = server.connection().await?;
-                let prompt = call::find_prompt(&connection, name, server.config.timeout).await?;
-                server.permit(ListKind::Prompts, name, &prompt.raw)?;
+                patience.wait(&server, permit_prompt(&server, name)).await?;
             }
             let relayed = options.relayed.take();
-            let mut way = self.scope.way(&server, relayed.as_deref()).await?;
+            let mut way = patience.wait(&server, self.scope.way(&server, relayed.as_deref())).await?;
             let private = way.private;
             let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
             let relayed = relayed.as_ref();
+            options.hard_timeout = Some(patience.rest(&server)?);
             let asked = Asked { asker, relayed, private, ..self.asked(&server, &mut options) };
             let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
                 Err(error) if error.is_retryable() && !way.connection.is_open() => {
-                    way.again(&server, true).await?;
+                    patience.wait(&server, way.again(&server, true)).await?;
+                    options.hard_timeout = Some(patience.rest(&server)?);
                     let asked = Asked { asker, relayed, private, ..self.asked(&server, &mut options) };
                     call::forward(&way.connection, (part, method, about), params, asked).await
                 }
@@ -238,7 +243,7 @@ impl Host {
     async fn use_server<T, F>(
         &self,
         server: &str,
-        method: &'static str,
+        (method, options): (&'static str, &Mutex<CallOptions<'_>>),
         ask: impl Fn(Arc<Server>, Connection) -> F,
     ) -> Result<T>
     where
@@ -246,19 +251,29 @@ impl Host {
     {
         let known = self.scope.whole_server(server)?;
         let entry = self.permit_use(&known, method).await?;
-        ended(entry, self.reach(server, ask)).await
+        ended(entry, self.reach(server, options, ask)).await
     }
 
     /// The one way to a server for everything that is no tool call: a server that is there and may be used, connected.
-    /// What was lost on the way without an effect is asked once more over a fresh connection.
-    async fn reach<T, F>(&self, server: &str, ask: impl Fn(Arc<Server>, Connection) -> F) -> Result<T>
+    /// What was lost on the way without an effect is asked once more over a fresh connection. What is waited for before it is
+    /// asked counts: the options then have what is left.
+    async fn reach<T, F>(
+        &self,
+        server: &str,
+        options: &Mutex<CallOptions<'_>>,
+        ask: impl Fn(Arc<Server>, Connection) -> F,
+    ) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        let server = self.scope.settled(self.scope.whole_server(server)?).await;
+        let known = self.scope.whole_server(server)?;
+        let patience = patience_for(&known, &*options.lock().await);
+        let settled = self.scope.settled(Arc::clone(&known));
+        let server = patience.wait(&known, async { Ok::<_, Error>(settled.await) }).await?;
         let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
         let _held = server.hold()?;
-        let connection = server.any_connection().await?;
+        let connection = patience.wait(&server, server.any_connection()).await?;
+        options.lock().await.hard_timeout = Some(patience.rest(&server)?);
         if server.is_unconfirmed(server.is_locked()) {
             let (host, server) = (self.clone(), Arc::clone(&server));
             // What fails is found out when somebody needs a tool.
@@ -266,7 +281,8 @@ impl Host {
         }
         match ask(Arc::clone(&server), connection.clone()).await {
             Err(error) if error.is_retryable() && !connection.is_open() => {
-                let connection = server.any_connection().await?;
+                let connection = patience.wait(&server, server.any_connection()).await?;
+                options.lock().await.hard_timeout = Some(patience.rest(&server)?);
                 ask(Arc::clone(&server), connection).await
             }
             ended => ended,
@@ -278,6 +294,7 @@ impl Host {
             asker: &self.scope.asker,
             timeout: options.timeout.unwrap_or(server.config.timeout),
             hard_timeout: options.hard_timeout,
+            usual: server.config.timeout,
             on_progress: options.on_progress.as_mut().map(|listener| &mut **listener as _),
             relayed: None,
             private: false,
@@ -304,6 +321,19 @@ impl Host {
         }
         found
     }
+}
+
+/// The time of something that is asked from now on.
+fn patience_for(server: &Server, options: &CallOptions<'_>) -> Patience {
+    let timeout = options.timeout.unwrap_or(server.config.timeout);
+    Patience::new(Instant::now(), options.hard_timeout, timeout)
+}
+
+/// Whether a prompt is what was accepted of its server, which is asked for it.
+async fn permit_prompt(server: &Server, name: &str) -> Result<()> {
+    let connection = server.connection().await?;
+    let prompt = call::find_prompt(&connection, name, server.config.timeout).await?;
+    server.permit(ListKind::Prompts, name, &prompt.raw)
 }
 
 /// A server that was there when it was looked up.

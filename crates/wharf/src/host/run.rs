@@ -167,8 +167,8 @@ impl Host {
             Some(_) => options.hard_timeout,
             None => Some(patience.rest(server)?),
         };
-        let (tool, private) = (definition, way.private);
-        let call = Call { permit: &permit, tool, arguments, timeout, hard_timeout, since, relayed, private };
+        let (permit, tool, private, usual) = (&permit, definition, way.private, server.config.timeout);
+        let call = Call { permit, tool, arguments, timeout, hard_timeout, usual, since, relayed, private };
         self.taint(&policy, &server.config.name, &definition.name);
         let scans = policy.scan_results() != ScanRule::Off;
         drop(policy);

@@ -17,7 +17,7 @@ use crate::wire::Members;
 
 /// How many checks in a row may be missed.
 const MISSES: u32 = 3;
-/// The longest that is waited for a sign of life.
+/// The longest that is waited for a sign of life. How long a call may be silent is another matter.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Connection {
@@ -46,9 +46,8 @@ pub(super) async fn look_after(place: Weak<Place>, connection: WeakConnection, e
         // Not all at the same moment.
         tokio::time::sleep(every.mul_f64(1.0 + fastrand::f64() / 10.0)).await;
         let Some(connection) = connection.upgrade().filter(Connection::is_open) else { return };
-        let Some(timeout) = place.upgrade().map(|place| place.config.timeout) else { return };
         // One that is looked after every second is not waited for ten times as long.
-        let answered = connection.sign_of_life(timeout.min(PATIENCE).min(every)).await;
+        let answered = connection.sign_of_life(PATIENCE.min(every)).await;
         if !connection.is_open() {
             return;
         }

@@ -36,11 +36,12 @@ fn lost() -> Error {
     Error::UnknownOutcome { server: name(), method, reason, stderr: StderrTail::default() }
 }
 
-/// A call that ends so on a connection that stays open.
+/// A call that ends so on a connection that stays open. What is told of it is silence from its beginning.
 fn call(breaker: &Breaker, error: Option<Error>) -> Result<()> {
     let passage = breaker.enter()?;
+    let was_silent = matches!(&error, Some(Error::Timeout { after, .. }) if *after >= TIMEOUT);
     let ended = error.map_or(Ok(()), |error| Err(Box::new(error)));
-    passage.called((1, true), &ended);
+    passage.called((1, true), was_silent, &ended);
     ended.map_err(|error| *error)
 }
 
@@ -76,7 +77,7 @@ async fn l38_it_opens_after_five_failures_in_a_row_and_one_call_is_let_through_t
     for _ in 0..100 {
         assert!(breaker.enter().is_err(), "exactly one is let through");
     }
-    probe.called((1, true), &Ok(()));
+    probe.called((1, true), false, &Ok(()));
     assert_eq!(breaker.circuit(), Circuit::Closed);
     call(&breaker, None).unwrap();
     let mut told = Vec::new();
@@ -116,7 +117,7 @@ async fn l38_a_probe_that_is_given_up_lets_the_next_one_through() {
     let probe = breaker.enter().unwrap();
     probe.connected(&Ok(()));
     let probe = breaker.enter().expect("that it was connected says nothing yet");
-    probe.called((1, true), &Ok(()));
+    probe.called((1, true), false, &Ok(()));
     assert_eq!((breaker.circuit(), begun.elapsed()), (Circuit::Closed, Duration::ZERO));
 }
 
@@ -154,10 +155,10 @@ async fn l38_a_connection_that_is_lost_is_one_failure_however_many_calls_it_take
     let (breaker, _heard) = breaker(Some(BreakerSettings { failures: 2, ..BreakerSettings::default() }));
     for _ in 0..100 {
         let passage = breaker.enter().unwrap();
-        passage.called((7, false), &Err::<(), _>(lost().into()));
+        passage.called((7, false), false, &Err::<(), _>(lost().into()));
     }
     assert_eq!(breaker.circuit(), Circuit::Closed);
-    breaker.enter().unwrap().called((8, false), &Err::<(), _>(lost().into()));
+    breaker.enter().unwrap().called((8, false), false, &Err::<(), _>(lost().into()));
     assert_eq!(breaker.circuit(), Circuit::Open);
 }
 
@@ -205,7 +206,7 @@ async fn l38_of_many_that_come_at_once_one_is_let_through_and_the_next_when_that
         0,
         "the first that comes back does not open the door for a third"
     );
-    inside.remove(0).called((1, true), &Ok(()));
+    inside.remove(0).called((1, true), false, &Ok(()));
     assert_eq!(breaker.circuit(), Circuit::Closed);
     assert_eq!(crowd(&breaker, &mut inside), 16, "and everybody is let through again");
 }
@@ -220,9 +221,9 @@ async fn l38_a_probe_that_fails_after_another_call_was_answered_is_one_failure_a
     advance(pause_of(&breaker)).await;
     let probe = breaker.enter().unwrap();
     // What was sent before it opened is answered while the probe is out.
-    old.called((1, true), &Ok(()));
+    old.called((1, true), false, &Ok(()));
     assert_eq!(breaker.circuit(), Circuit::Closed);
-    probe.called((1, true), &Err::<(), _>(lost().into()));
+    probe.called((1, true), false, &Err::<(), _>(lost().into()));
     assert_eq!(breaker.circuit(), Circuit::Closed, "it is the first failure in a row");
     // The twin: of a probe that nobody came before, one failure is enough.
     for _ in 0..2 {

@@ -1,5 +1,7 @@
 //! Questions through the gateway: every era asks, every era is asked, and nobody is asked what another should be.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use wharf::gateway::{Callers, Key};
 use wharf::names::CallerName;
@@ -170,14 +172,51 @@ async fn l31_a_call_whose_caller_never_comes_back_is_cancelled() {
     let state = asked["result"]["requestState"].clone();
     assert!(state.is_string(), "{asked}");
     assert_eq!(count(&received(&log), "notifications/cancelled"), 0);
-    tokio::time::pause();
-    tokio::time::advance(std::time::Duration::from_secs(601)).await;
-    tokio::time::resume();
+    later(601).await;
     until("the server hears that nobody waits", || count(&received(&log), "notifications/cancelled") == 1)
         .await;
     let late =
         call(&door, everything(), json!({"inputResponses": {"q1": accept()}, "requestState": state})).await;
     assert_eq!(late.json()["error"]["code"], -32602, "{late:?}");
+    door.host.close().await;
+}
+
+/// Puts the clock forward; then it goes on as before.
+async fn later(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn l37_a_call_that_waits_for_its_caller_ends_with_its_hard_limit_and_says_so_to_who_comes_later() {
+    let files = folder();
+    let log = at(&files, "log");
+    let mut config = puppet("pup", &asks("elicitation/create", form()).log(&log));
+    // A minute in all.
+    config.timeout = Duration::from_secs(3);
+    let door = open(quick().server(config).start().await.unwrap()).await;
+    let in_flight = || door.host.conditions()[0].in_flight;
+    let retry = |asked: &Value| json!({"inputResponses": {"q1": accept()}, "requestState": asked["result"]["requestState"]});
+    let asked = call(&door, everything(), json!({})).await.json();
+    later(50).await;
+    let in_time = call(&door, everything(), retry(&asked)).await.json();
+    assert_eq!(told(&in_time), accept(), "it has ten seconds left: {in_time}");
+
+    let asked = call(&door, everything(), json!({})).await.json();
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    assert_eq!((in_flight(), count(&received(&log), "notifications/cancelled")), (1, 0));
+    later(61).await;
+    until("the server hears that it is over", || count(&received(&log), "notifications/cancelled") == 1)
+        .await;
+    until("nothing is held for it any more", || in_flight() == 0).await;
+    let late = call(&door, everything(), retry(&asked)).await.json();
+    assert_eq!(late["error"]["data"]["kind"], "timeout", "{late}");
+    assert_eq!(late["error"]["data"]["mayHaveRun"], true, "{late}");
+    let again = call(&door, everything(), retry(&asked)).await.json();
+    assert_eq!(again["error"]["code"], -32602, "it is told once: {again}");
+    let answered = received(&log).iter().filter(|message| message["result"]["action"] == "accept").count();
+    assert_eq!(answered, 1, "the server had no answer to a question of a call that was over");
     door.host.close().await;
 }
 

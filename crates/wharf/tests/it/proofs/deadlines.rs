@@ -1,8 +1,11 @@
 //! P1 where nothing is there yet: the hard limit bounds all that a call waits for, also before it is sent.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::json;
+use futures_util::{FutureExt as _, TryFutureExt as _};
+use serde_json::{Value, json};
+use wharf::mcp::Reference;
 use wharf_testkit::{Era, Puppet, Step};
 
 use crate::gateway::open_with;
@@ -85,5 +88,73 @@ async fn p1_through_the_gateway_the_time_of_a_call_runs_from_its_beginning() {
     let answer = soon("it", door.modern("tools/call", call("pup_echo"))).await.json();
     assert_eq!(answer["error"]["data"]["kind"], "connection", "{answer}");
     assert_eq!(answer["error"]["data"]["retryable"], true);
+    soon("the end", door.host.close()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn l37_what_is_no_call_waits_no_longer_for_its_server_than_its_time() {
+    let mut config = puppet("pup", &Puppet::new().with(|s| s.start = vec![Step::Hang]));
+    // A minute in all.
+    config.timeout = Duration::from_secs(3);
+    config.start_timeout = Duration::from_secs(3600);
+    let host = quick().server(config).start().await.unwrap();
+    let (name, nothing) = (Reference::Prompt("p".into()), BTreeMap::new());
+    let options = || within(Duration::from_secs(1), Some(Duration::from_secs(10)));
+    for (what, seconds, asking) in [
+        ("reads", 10, host.read_resource_with("pup", "x://a", options()).map_ok(drop).boxed()),
+        ("fills", 10, host.prompt_with("pup", "p", &nothing, options()).map_ok(drop).boxed()),
+        ("lists", 60, host.resources("pup").map_ok(drop).boxed()),
+        ("completes", 60, host.complete("pup", &name, ("a", "b"), &nothing).map_ok(drop).boxed()),
+    ] {
+        let begun = tokio::time::Instant::now();
+        let late = asking.await.unwrap_err();
+        assert!(late.kind() == "connection" && late.is_retryable(), "{what}: {late:?}");
+        assert!(late.to_string().contains("still being started"), "{what}: {late}");
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{what}");
+    }
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l37_through_the_gateway_what_is_no_call_has_its_own_time_too() {
+    let files = folder();
+    let offers = json!({"tools": {}, "prompts": {}, "resources": {}, "completions": {}});
+    let script = once(&files)
+        .with(|s| s.capabilities = Some(offers))
+        .on("prompts/list", [Step::Reply(json!({"prompts": [{"name": "p"}]}))])
+        .on("resources/list", [Step::Reply(json!({"resources": [{"uri": "x://a", "name": "a"}]}))])
+        .on("prompts/get", [Step::Kill]);
+    let mut config = puppet("pup", &script);
+    // Twenty times as long is the limit of the whole.
+    config.timeout = Duration::from_millis(100);
+    config.start_timeout = Duration::from_secs(3600);
+    let host = quick().server(config).start().await.unwrap();
+    host.tools().await;
+    let door = open_with(host, |b| b).await;
+    let prompts = door.modern("prompts/list", json!({})).await.json();
+    let prompt = prompts["result"]["prompts"][0]["name"].clone();
+    assert!(prompt.is_string(), "{prompts}");
+    let resources = door.modern("resources/list", json!({})).await.json();
+    assert_eq!(resources["result"]["resources"][0]["uri"], "x://a", "{resources}");
+    let is_late = |answer: &Value| {
+        assert_eq!(answer["error"]["data"]["kind"], "connection", "{answer}");
+        assert_eq!(answer["error"]["data"]["retryable"], true, "{answer}");
+    };
+    // It is lost on the way, and the way over a fresh connection takes no longer than is left.
+    is_late(&soon("it", door.modern("prompts/get", json!({"name": prompt}))).await.json());
+    tokio::time::pause();
+    for (method, params) in [
+        ("prompts/get", json!({"name": prompt})),
+        ("resources/read", json!({"uri": "x://a"})),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/prompt", "name": prompt}, "argument": {"name": "a", "value": "b"}}),
+        ),
+    ] {
+        let begun = tokio::time::Instant::now();
+        is_late(&door.modern(method, params).await.json());
+        assert!(begun.elapsed() < Duration::from_secs(3), "{method}: {:?}", begun.elapsed());
+    }
+    tokio::time::resume();
     soon("the end", door.host.close()).await;
 }

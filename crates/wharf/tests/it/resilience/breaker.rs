@@ -1,16 +1,20 @@
 //! A server that fails again and again is left alone for a while; one that answers never is, whatever it answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use wharf::config::BreakerSettings;
+use tokio::sync::Notify;
+use wharf::ask::{Answered, Asker, Offers, Question};
+use wharf::config::{BreakerSettings, ServerConfig};
 use wharf::error::Side;
 use wharf::event::{Circuit, State};
+use wharf::names::ServerName;
 use wharf::{CallOptions, Error};
-use wharf_testkit::{Crash, Era, HttpPuppet, Puppet, Reply, Step};
+use wharf_testkit::{Crash, Era, HttpPuppet, Puppet, Recorded, Reply, SseStep, Step};
 
 use super::{PAUSE, alone, circuits, guarded, honest, in_flight};
-use crate::support::{at, echo, effects, error, folder, puppet, quick, soon, until};
+use crate::support::{at, echo, effects, error, folder, puppet, quick, soon, until, within};
 
 #[tokio::test]
 async fn l38_a_server_that_cannot_start_is_not_started_for_every_call() {
@@ -170,9 +174,7 @@ async fn l38_over_http_an_outage_opens_it_and_a_refused_request_does_not() {
             None => honest(request).await,
         }
     });
-    let mut config =
-        wharf::config::ServerConfig::http(wharf::names::ServerName::parse("pup").unwrap(), &puppet.url())
-            .unwrap();
+    let mut config = ServerConfig::http(ServerName::parse("pup").unwrap(), &puppet.url()).unwrap();
     config.resilience.breaker = Some(BreakerSettings { failures: 3, cool_down: Duration::from_secs(600) });
     let host = quick().server(config).start().await.unwrap();
     for status in [400, 403, 404, 413] {
@@ -187,5 +189,117 @@ async fn l38_over_http_an_outage_opens_it_and_a_refused_request_does_not() {
     let before = puppet.requests().len();
     assert_eq!(error(&echo(&host).await).kind(), "unavailable");
     assert_eq!(puppet.requests().len(), before);
+    host.close().await;
+}
+
+#[tokio::test]
+async fn l38_how_long_a_server_may_be_silent_is_what_the_last_reload_says() {
+    let script = Puppet::new().plain_tool("echo").plain_tool("stuck").on("tool:stuck", [Step::Hang]);
+    let timed = |seconds| {
+        let mut config = guarded(&script);
+        config.timeout = Duration::from_secs(seconds);
+        config
+    };
+    for (before, after, opens) in [(60, 5, true), (5, 60, false)] {
+        let host = alone(timed(before)).await;
+        assert!(echo(&host).await.success);
+        assert_eq!(host.reconcile([timed(after)]).await.unwrap().changed.len(), 1);
+        tokio::time::pause();
+        for _ in 0..3 {
+            // Where it may be silent for longer, the callers are impatient.
+            let outcome = match opens {
+                true => host.call("pup_stuck", json!({})).await,
+                false => {
+                    host.call_with("pup_stuck", json!({}).into(), within(Duration::from_secs(10), None)).await
+                }
+            };
+            assert_eq!(error(&outcome).kind(), "timeout", "{outcome:?}");
+        }
+        tokio::time::resume();
+        let expected = if opens { Circuit::Open } else { Circuit::Closed };
+        assert_eq!(host.berth("pup").unwrap().circuit(), expected, "{before} s, then {after} s");
+        host.close().await;
+    }
+}
+
+/// A modern server over HTTP that tells for so many seconds how far it is, every other second, and then hangs.
+async fn tells_and_hangs(request: Recorded, seconds: u64) -> Reply {
+    let asked = request.json();
+    if asked["method"] != "tools/call" {
+        return honest(request).await;
+    }
+    let token = &asked["params"]["_meta"]["progressToken"];
+    let step = |n: u64| {
+        let params = json!({"progressToken": token, "progress": n});
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        [SseStep::message(&told), SseStep::Delay(2000)]
+    };
+    let steps = (1..=seconds / 2).flat_map(step);
+    Reply::Sse(steps.chain([SseStep::Hang]).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn l38_only_a_silence_as_long_as_the_server_may_be_silent_counts_however_long_the_call_took() {
+    let (soft, long) = (Duration::from_secs(60), Duration::from_secs(3600));
+    for (told, options, counts) in [
+        (0, within(soft, None), true),
+        (120, within(soft, None), true),
+        (120, within(Duration::from_secs(5), Some(long)), false),
+        // It was heard until the end.
+        (600, within(soft, Some(Duration::from_secs(90))), false),
+        // The limit of the whole ended it, and it was silent for long enough all the same.
+        (0, within(long, Some(Duration::from_secs(90))), true),
+        (0, within(long, Some(Duration::from_secs(30))), false),
+    ] {
+        let puppet = HttpPuppet::start(move |request| tells_and_hangs(request, told));
+        let name = ServerName::parse("pup").unwrap();
+        let mut config = ServerConfig::http(name, &puppet.url()).unwrap();
+        config.timeout = soft;
+        config.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down: PAUSE });
+        let host = quick().server(config).start().await.unwrap();
+        host.tools().await;
+        let case = format!("{told} s of progress, {options:?}");
+        let outcome = host.call_with("pup_echo", json!({}).into(), options).await;
+        assert_eq!(error(&outcome).kind(), "timeout", "{case}: {outcome:?}");
+        let expected = if counts { Circuit::Open } else { Circuit::Closed };
+        assert_eq!(host.berth("pup").unwrap().circuit(), expected, "{case}: {outcome:?}");
+        host.close().await;
+    }
+}
+
+/// Is asked, and never answers.
+struct Absent(Arc<Notify>);
+
+impl Asker for Absent {
+    fn offers(&self) -> Offers {
+        Offers { forms: true, ..Offers::default() }
+    }
+
+    fn ask(&self, _: &ServerName, _: Question) -> Answered {
+        self.0.notify_one();
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn l38_a_server_that_waits_for_somebodys_answer_is_not_silent() {
+    let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+    let steps = [Step::Ask { method: "elicitation/create".into(), params: form }, Step::ReplyWithAnswer];
+    let mut config = puppet("pup", &Puppet::of(Era::Legacy).on("tool:echo", steps));
+    config.timeout = Duration::from_secs(1);
+    config.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down: PAUSE });
+    let asked = Arc::new(Notify::new());
+    let host = quick().asker(Absent(Arc::clone(&asked))).server(config).start().await.unwrap();
+    host.tools().await;
+    let call = tokio::spawn({
+        let host = host.clone();
+        async move { host.call("pup_echo", json!({})).await }
+    });
+    soon("the question", asked.notified()).await;
+    tokio::time::pause();
+    let outcome = call.await.unwrap();
+    tokio::time::resume();
+    assert_eq!(error(&outcome).kind(), "timeout", "{outcome:?}");
+    assert_eq!(host.berth("pup").unwrap().circuit(), Circuit::Closed, "{outcome:?}");
     host.close().await;
 }

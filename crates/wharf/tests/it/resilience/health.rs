@@ -1,13 +1,15 @@
 //! Connections that are asked now and then: a dead one is made again, a busy one is left alone.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
 use wharf::config::HealthCheck;
 use wharf::event::{Event, State};
-use wharf_testkit::{Era, Puppet, Step};
+use wharf_testkit::{Era, HttpPuppet, Puppet, Step};
 
-use super::alone;
+use super::{alone, honest};
 use crate::support::{at, count, echo, error, folder, pid_in, puppet, received, soon, until, within};
 
 const EVERY: Duration = Duration::from_secs(30);
@@ -140,5 +142,43 @@ async fn l38_a_program_is_not_asked_unless_somebody_says_so() {
     assert!(matches!(host.check_connections().await[..], [(_, Ok(wharf::host::Health::Alive))]));
     assert_eq!(count(&received(&log), "ping"), 1);
     assert_eq!(error(&host.call("pup_nothing", json!({})).await).kind(), "unknown_tool");
+    host.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn l38_a_sign_of_life_has_time_of_its_own_and_one_that_is_asked_for_what_the_last_reload_says() {
+    // It takes five seconds, after the first question, which is asked to find its era out.
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let puppet = HttpPuppet::start(move |request| {
+        let is_check =
+            request.rpc_method() == "server/discover" && counted.fetch_add(1, Ordering::Relaxed) > 0;
+        async move {
+            if is_check {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+            honest(request).await
+        }
+    });
+    let timed = |seconds| {
+        let name = wharf::names::ServerName::parse("pup").unwrap();
+        let mut config = wharf::config::ServerConfig::http(name, &puppet.url()).unwrap();
+        config.resilience.health_check = HealthCheck::Every(EVERY);
+        config.timeout = Duration::from_secs(seconds);
+        config
+    };
+    let host = alone(timed(1)).await;
+    assert!(echo(&host).await.success);
+    let mut events = host.events().subscribe_but_calls();
+    tokio::time::sleep(10 * EVERY).await;
+    assert!(asked.load(Ordering::Relaxed) > 5);
+    while let Ok(event) = events.try_recv() {
+        assert!(!matches!(event, Event::Health { .. }), "{event:?}");
+    }
+    let [(_, checked)] = &host.check_connections().await[..] else { panic!("one server") };
+    assert!(checked.is_err(), "it is waited for as long as a call may be silent: {checked:?}");
+    host.reconcile([timed(60)]).await.unwrap();
+    let [(_, checked)] = &host.check_connections().await[..] else { panic!("one server") };
+    assert!(checked.is_ok(), "{checked:?}");
     host.close().await;
 }
