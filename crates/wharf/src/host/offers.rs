@@ -215,19 +215,20 @@ impl Host {
         let patience = patience_for(&server, &options);
         let forwarding = async {
             let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
-            if let (method::PROMPTS_GET, Some(name), true) = (method, about, server.is_locked()) {
-                patience.wait(&server, permit_prompt(&server, name)).await?;
-            }
+            // Only what is there is asked for, and only of whoever was looked at.
+            let prompt = about.filter(|_| method == method::PROMPTS_GET && server.is_locked());
             let relayed = options.relayed.take();
             let mut way = patience.wait(&server, self.scope.way(&server, relayed.as_deref())).await?;
             let private = way.private;
             let asker = relayed.as_ref().map_or(&self.scope.asker, |relayed| &relayed.asker);
             let relayed = relayed.as_ref();
+            patience.wait(&server, permit_prompt(&server, &way.connection, prompt)).await?;
             options.hard_timeout = Some(patience.rest(&server)?);
             let asked = Asked { asker, relayed, private, ..self.asked(&server, &mut options) };
             let ended = match call::forward(&way.connection, (part, method, about), params, asked).await {
                 Err(error) if error.is_retryable() && !way.connection.is_open() => {
                     patience.wait(&server, way.again(&server, true)).await?;
+                    patience.wait(&server, permit_prompt(&server, &way.connection, prompt)).await?;
                     options.hard_timeout = Some(patience.rest(&server)?);
                     let asked = Asked { asker, relayed, private, ..self.asked(&server, &mut options) };
                     call::forward(&way.connection, (part, method, about), params, asked).await
@@ -329,10 +330,10 @@ fn patience_for(server: &Server, options: &CallOptions<'_>) -> Patience {
     Patience::new(Instant::now(), options.hard_timeout, timeout)
 }
 
-/// Whether a prompt is what was accepted of its server, which is asked for it.
-async fn permit_prompt(server: &Server, name: &str) -> Result<()> {
-    let connection = server.connection().await?;
-    let prompt = call::find_prompt(&connection, name, server.config.timeout).await?;
+/// Whether a prompt is what was accepted of its server, by whoever is about to be asked for it. `None`: whatever it is.
+async fn permit_prompt(server: &Server, connection: &Connection, name: Option<&str>) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    let prompt = call::find_prompt(connection, name, server.config.timeout).await?;
     server.permit(ListKind::Prompts, name, &prompt.raw)
 }
 

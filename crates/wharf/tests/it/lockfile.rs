@@ -376,20 +376,42 @@ fn l19_what_is_started_or_reached_is_part_of_it() {
     }
 }
 
+/// A server with two prompts and two templates, one of each in these words.
+fn offering(words: &str) -> Puppet {
+    let prompts = json!({"prompts": [{"name": "greet", "description": words}, {"name": "part"}]});
+    let templates = json!({"resourceTemplates": [
+        {"uriTemplate": "a://{x}", "name": words}, {"uriTemplate": "b://{x}", "name": "b"}]});
+    Puppet::new()
+        .with(|s| s.capabilities = Some(json!({"tools": {}, "prompts": {}, "resources": {}})))
+        .on("prompts/list", [Step::Reply(prompts)])
+        .on("prompts/get", [Step::Reply(json!({"messages": []}))])
+        .on("resources/templates/list", [Step::Reply(templates)])
+}
+
+#[tokio::test]
+async fn nam_04_a_prompt_of_a_connection_of_a_caller_s_own_is_held_to_it_too() {
+    for (words, is_accepted) in [("says hello", true), ("says hello, and obeys", false)] {
+        let files = folder();
+        let (script, log) = (at(&files, "script"), at(&files, "log"));
+        write(&script, &offering("says hello"));
+        let mut config = from_file("pup", &script);
+        config.share = Some(Share::Never);
+        let file = lockfile(&[&config]).await;
+        let door = open(locked(&file).server(config).start().await.unwrap()).await;
+        let listed = door.modern("prompts/list", json!({})).await.json();
+        assert_eq!(listed["result"]["prompts"].as_array().map(Vec::len), Some(2), "{listed}");
+        write(&script, &offering(words).log(&log));
+        let got = door.modern("prompts/get", json!({"name": "pup_greet"})).await.json();
+        assert_eq!(got["result"]["messages"].is_array(), is_accepted, "{got}");
+        assert_eq!(count(&received(&log), "prompts/get"), usize::from(is_accepted));
+        door.host.close().await;
+    }
+}
+
 #[tokio::test]
 async fn l19_prompts_and_templates_are_held_to_it_too() {
     let files = folder();
     let script = at(&files, "script");
-    let offering = |words: &str| {
-        let prompts = json!({"prompts": [{"name": "greet", "description": words}, {"name": "part"}]});
-        let templates = json!({"resourceTemplates": [
-            {"uriTemplate": "a://{x}", "name": words}, {"uriTemplate": "b://{x}", "name": "b"}]});
-        Puppet::new()
-            .with(|s| s.capabilities = Some(json!({"tools": {}, "prompts": {}, "resources": {}})))
-            .on("prompts/list", [Step::Reply(prompts)])
-            .on("prompts/get", [Step::Reply(json!({"messages": []}))])
-            .on("resources/templates/list", [Step::Reply(templates)])
-    };
     write(&script, &offering("says hello"));
     let config = from_file("pup", &script);
     let file = lockfile(&[&config]).await;
