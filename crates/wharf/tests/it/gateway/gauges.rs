@@ -12,7 +12,9 @@ use wharf_testkit::{Era, Puppet, Step};
 use super::exposition::Scrape;
 use super::metrics::{call, get, scrape};
 use super::{Door, open, open_with};
-use crate::support::{at, count, folder, host, is_alive, pid_in, puppet, quick, received, soon, until};
+use crate::support::{
+    at, count, folder, host, is_alive, later, pid_in, puppet, quick, received, soon, until,
+};
 
 fn of<'a>(scrape: &Scrape, name: &str, server: &'a str, reason: Option<&'a str>) -> Option<f64> {
     let labels = std::iter::once(("server", server)).chain(reason.map(|reason| ("reason", reason)));
@@ -142,9 +144,7 @@ async fn l96_a_call_that_waits_too_long_is_counted_as_waited_and_as_refused() {
     let second = spawn("brief_echo");
     let now = reaches(&door, "wharf_gate_waiting", &[("server", "brief")], 1.0).await;
     assert_eq!(of(&now, "wharf_server_refused_total", "brief", Some("queue")), Some(0.0));
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(20)).await;
-    tokio::time::resume();
+    later(Duration::from_secs(20)).await;
     let refused = soon("the refusal", second).await.unwrap();
     assert_eq!(refused["error"]["data"]["kind"], "overloaded", "{refused}");
     std::fs::write(&go, "").unwrap();
@@ -235,15 +235,17 @@ async fn l36_what_nobody_waits_for_is_counted_by_server_over_all_its_connections
 async fn l38_missed_checks_are_told_of_until_the_server_gives_a_sign_again() {
     let files = folder();
     let (go, log) = (at(&files, "go"), at(&files, "log"));
-    let turns = vec![vec![Step::Hang], vec![Step::Hang], vec![Step::Honest]];
+    let (hangs, answers) = (|| vec![Step::Hang], vec![Step::Honest]);
+    let turns = vec![hangs(), hangs(), answers];
     let script = Puppet::of(Era::Legacy)
         .log(&log)
         .on("ping", [Step::Turns(turns)])
         // One with a call under way is only marked.
         .on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]);
     let mut pup = puppet("pup", &script);
-    pup.resilience.health_check = HealthCheck::Every(Duration::from_millis(20));
-    pup.timeout = Duration::from_secs(1);
+    pup.resilience.health_check = HealthCheck::Every(Duration::from_secs(30));
+    // Longer than all checks together. A sign of life is waited for ten seconds.
+    pup.timeout = Duration::from_secs(3600);
     let door = Arc::new(open(quick().server(pup).start().await.unwrap()).await);
     let labels = [("server", "pup"), ("instance", "1")];
     assert_eq!(scrape(&door).await.value("wharf_server_missed_checks", &labels), Some(0.0));
@@ -251,10 +253,17 @@ async fn l38_missed_checks_are_told_of_until_the_server_gives_a_sign_again() {
         let door = Arc::clone(&door);
         async move { call(&door, "pup_echo").await }
     });
-    reaches(&door, "wharf_server_missed_checks", &labels, 1.0).await;
-    reaches(&door, "wharf_server_missed_checks", &labels, 0.0).await;
+    until("it is under way", || count(&received(&log), "tools/call") == 1).await;
+    for (asked, missed) in [(1, 1.0), (2, 2.0), (3, 0.0)] {
+        later(Duration::from_secs(34)).await;
+        until("it is asked", || count(&received(&log), "ping") == asked).await;
+        if missed > 0.0 {
+            later(Duration::from_secs(10)).await;
+        }
+        reaches(&door, "wharf_server_missed_checks", &labels, missed).await;
+    }
     std::fs::write(&go, "").unwrap();
-    drop(calling.await);
+    assert!(soon("the call", calling).await.unwrap()["result"].is_object());
     door.host.close().await;
 }
 
