@@ -1,17 +1,20 @@
 //! What is seen of servers and callers while they have too much to do, or give no sign of life.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use wharf::config::{CallLimits, HealthCheck, Share};
+use tokio::sync::Notify;
+use wharf::config::{BreakerSettings, CallLimits, HealthCheck, ServerConfig, Share};
 use wharf::names::ServerName;
-use wharf_testkit::{Era, Puppet, Step};
+use wharf_testkit::{Era, HttpPuppet, Puppet, Reply, Step};
 
 use super::exposition::Scrape;
 use super::metrics::{call, get, scrape};
 use super::{Door, open, open_with};
+use crate::resilience::honest;
 use crate::support::{
     at, count, folder, host, is_alive, later, pid_in, puppet, quick, received, soon, until,
 };
@@ -305,5 +308,60 @@ async fn l96_connections_are_counted_those_of_single_calls_too() {
         assert!(answer.await.unwrap()["result"].is_object());
     }
     reaches(&door, "wharf_server_connections", &labels, before).await;
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_a_retry_is_counted_and_a_circuit_that_is_tried_is_half_open() {
+    let files = folder();
+    let turns =
+        Step::TurnsIn { file: at(&files, "turns"), turns: vec![vec![Step::Kill], vec![Step::Honest]] };
+    let mut marked = puppet("marked", &Puppet::of(Era::Modern).on("tool:echo", [turns]));
+    marked.resilience.idempotent = vec!["echo".into()];
+    // Over HTTP, where nothing is started again by itself.
+    let (calls, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (counted, gone) = (Arc::clone(&calls), Arc::clone(&go));
+    let failing_once = HttpPuppet::start(move |request| {
+        let (calls, go) = (Arc::clone(&counted), Arc::clone(&gone));
+        async move {
+            if request.rpc_method() == "tools/call" {
+                match calls.fetch_add(1, Ordering::SeqCst) {
+                    0 => return Reply::status(503),
+                    _ => go.notified().await,
+                }
+            }
+            honest(request).await
+        }
+    });
+    let mut left = ServerConfig::http(ServerName::parse("left").unwrap(), &failing_once.url()).unwrap();
+    let cool_down = Duration::from_secs(600);
+    left.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down });
+    let door = Arc::new(open(quick().servers([marked, left]).start().await.unwrap()).await);
+    let retries = |now: &Scrape, server| now.value("wharf_retries_total", &[("server", server)]);
+    let circuit = |now: &Scrape| {
+        ["closed", "open", "half-open"].map(|word| {
+            let labels = [("server", "left"), ("instance", "1"), ("circuit", word)];
+            now.value("wharf_server_circuit", &labels).unwrap()
+        })
+    };
+    let now = scrape(&door).await;
+    assert_eq!((retries(&now, "marked"), circuit(&now)), (Some(0.0), [1.0, 0.0, 0.0]));
+    assert!(call(&door, "marked_echo").await["result"].is_object());
+    assert_eq!(call(&door, "left_echo").await["error"]["data"]["kind"], "unknown_outcome");
+    let now = scrape(&door).await;
+    assert_eq!((retries(&now, "marked"), retries(&now, "left")), (Some(1.0), Some(0.0)));
+    assert_eq!(circuit(&now), [0.0, 1.0, 0.0]);
+
+    later(2 * cool_down).await;
+    let trying = tokio::spawn({
+        let door = Arc::clone(&door);
+        async move { call(&door, "left_echo").await }
+    });
+    until("one call tries it", || calls.load(Ordering::SeqCst) == 2).await;
+    assert_eq!(circuit(&scrape(&door).await), [0.0, 0.0, 1.0]);
+    go.notify_one();
+    assert!(soon("it", trying).await.unwrap()["result"].is_object());
+    let now = scrape(&door).await;
+    assert_eq!((circuit(&now), retries(&now, "left")), ([1.0, 0.0, 0.0], Some(0.0)));
     door.host.close().await;
 }
