@@ -208,6 +208,10 @@ async fn r_03_counters_add_up_over_many_calls_and_restarts() {
         let counted: u64 = counts.iter().map(|reading| reading.outcomes[place]).sum();
         assert_eq!(counted, of(kind), "{kind}, counted by the host and seen by the callers");
     }
+    // A kill takes along what is under way just then, and no more than that: nearly all are answered.
+    let (kills, hung) = (calls / KILLS, calls / SILENT + 1);
+    let lost = calls - of("ok");
+    assert!(lost <= hung + kills * CALLERS, "{kills} kills, and {lost} calls without an answer: {ends:?}");
     let unanswered = soak.judge(&effects);
     assert!(
         unanswered <= of("unknown_outcome") + of("timeout"),

@@ -10,8 +10,9 @@ use wharf_testkit::{Puppet, Step, puppet_path, shim};
 use crate::desk::Desk;
 use crate::reload::Pipe;
 
-/// How long a call of the server `pup` may take.
-const TIME: Duration = Duration::from_secs(2);
+/// How long a call of the server `pup`, whose one tool never answers, may take. The other server, `slow`, has the thirty
+/// seconds that each has: more than any machine needs, and less than a clock jumps.
+const TIME: Duration = Duration::from_secs(3);
 const DAY: i64 = 86_400;
 
 /// A gateway whose wall clock can be set, before a server whose one tool never answers and one that works.
@@ -24,28 +25,31 @@ struct Jumping {
 impl Jumping {
     fn new() -> Self {
         let (desk, tools) = (Desk::new(), tempfile::tempdir().unwrap());
-        let script = Puppet::new()
-            .plain_tool("never")
-            .plain_tool("slow")
-            .on("tool:never", [Step::Hang])
-            .on("tool:slow", [Step::Sleep(700), Step::Honest]);
-        let (puppet, args) = (puppet_path(), script.args());
+        let never = Puppet::new().plain_tool("never").on("tool:never", [Step::Hang]).args();
+        let slow = Puppet::new().plain_tool("slow").on("tool:slow", [Step::Sleep(700), Step::Honest]).args();
+        let puppet = puppet_path();
         desk.user(&format!(
-            "[policy]\ncommands = [{puppet:?}]\n\n[mcp.pup]\ncommand = {puppet:?}\nargs = {args:?}\ntimeout = \"{}s\"\n",
+            "[policy]\ncommands = [{puppet:?}]\n\n\
+             [mcp.pup]\ncommand = {puppet:?}\nargs = {never:?}\ntimeout = \"{}s\"\n\n\
+             [mcp.slow]\ncommand = {puppet:?}\nargs = {slow:?}\n",
             TIME.as_secs()
         ));
         let mut command = desk.command(&["serve", "--stdio"]);
         command.env("LD_PRELOAD", shim::build(tools.path())).env("SHIM_CLOCK", tools.path().join("offset"));
         fs::write(tools.path().join("offset"), "0").unwrap();
         let mut jumping = Self { desk, pipe: Pipe::open_as(command), tools };
-        assert!(jumping.pipe.tools().contains(&"pup_slow".to_owned()));
+        let tools = jumping.pipe.tools();
+        assert!(
+            ["pup_never", "slow_slow"].iter().all(|tool| tools.contains(&(*tool).to_owned())),
+            "{tools:?}"
+        );
         jumping
     }
 
     /// Calls a tool, and does something in the middle of it.
     fn during(&mut self, tool: &str, what: impl FnOnce(&Self)) -> (Value, Duration) {
         let since = Instant::now();
-        let id = self.pipe.send("tools/call", json!({"name": format!("pup_{tool}"), "arguments": {}}));
+        let id = self.pipe.send("tools/call", json!({"name": tool, "arguments": {}}));
         std::thread::sleep(Duration::from_millis(200));
         what(self);
         (self.pipe.answer(id), since.elapsed())
@@ -68,9 +72,9 @@ impl Jumping {
 fn r_11_a_clock_that_jumps_moves_no_deadline() {
     let mut at = Jumping::new();
     for seconds in [DAY, -DAY, 400 * DAY] {
-        let (answer, _) = at.during("slow", |at| at.jump(seconds));
+        let (answer, _) = at.during("slow_slow", |at| at.jump(seconds));
         assert!(answer["result"]["content"].is_array(), "{seconds}: nobody lost patience: {answer}");
-        let (answer, took) = at.during("never", |at| at.jump(0));
+        let (answer, took) = at.during("pup_never", |at| at.jump(0));
         assert!(answer.to_string().contains("did not answer within"), "{seconds}: {answer}");
         assert!(took >= TIME && took < 10 * TIME, "{seconds}: {took:?}");
     }
@@ -86,13 +90,13 @@ fn r_11_a_clock_that_jumps_moves_no_deadline() {
 #[test]
 fn r_11_a_gateway_that_was_suspended_goes_on() {
     let mut at = Jumping::new();
-    let (answer, _) = at.during("slow", |at| {
+    let (answer, _) = at.during("slow_slow", |at| {
         at.signal("-STOP");
         std::thread::sleep(Duration::from_millis(1500));
         at.signal("-CONT");
     });
     assert!(answer["result"]["content"].is_array(), "the answer was there when it woke up: {answer}");
-    let (answer, took) = at.during("never", |at| {
+    let (answer, took) = at.during("pup_never", |at| {
         at.signal("-STOP");
         std::thread::sleep(2 * TIME);
         at.signal("-CONT");

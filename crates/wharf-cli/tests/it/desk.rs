@@ -1,10 +1,12 @@
 //! A place to type commands at: a home and a project of its own, and nothing else of this machine but `/bin`.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -15,12 +17,31 @@ pub(crate) struct Desk {
     home: tempfile::TempDir,
 }
 
+/// The lines that a program writes, read as they come. Whoever waits for one does not wait for ever.
+pub(crate) struct Lines(Receiver<String>);
+
 /// How a command ended, and what it wrote.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+impl Lines {
+    pub(crate) fn of(from: impl Read + Send + 'static) -> Self {
+        let (tell, lines) = channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(from).lines().map_while(Result::ok);
+            lines.map(|line| tell.send(line)).take_while(Result::is_ok).for_each(drop);
+        });
+        Self(lines)
+    }
+
+    pub(crate) fn next(&self, what: &str) -> String {
+        let next = self.0.recv_timeout(Duration::from_secs(60));
+        next.unwrap_or_else(|e| panic!("{what} is waited for in vain: {e}"))
+    }
 }
 
 impl Desk {

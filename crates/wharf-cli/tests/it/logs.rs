@@ -1,23 +1,22 @@
 //! `wharf serve --log-format json`: one object a line, for whoever collects logs.
 
-use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Lines};
 
 /// A gateway that keeps a log, ended when the test is.
 pub(crate) struct Logging {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+    lines: Lines,
     pub(crate) url: String,
 }
 
 impl Logging {
     pub(crate) fn start(desk: &Desk) -> Self {
         let mut child = desk.command(&["serve", "--port", "0", "--log-format", "json"]).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let lines = Lines::of(child.stderr.take().unwrap());
         let mut logging = Self { child, lines, url: String::new() };
         logging.url = logging.until("serving")["url"].as_str().unwrap().to_owned();
         logging
@@ -48,7 +47,7 @@ impl Logging {
     }
 
     pub(crate) fn next(&mut self) -> Value {
-        let line = self.lines.next().expect("the log goes on").unwrap();
+        let line = self.lines.next("more of the log");
         let line: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
         assert!(["debug", "info", "warn", "error"].contains(&line["level"].as_str().unwrap()), "{line}");

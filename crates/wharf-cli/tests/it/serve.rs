@@ -1,6 +1,5 @@
 //! `wharf serve`: the built-in server behind the gateway, for a caller over a pipe and one over HTTP.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -8,7 +7,7 @@ use serde_json::json;
 use wharf_testkit::rmcp_client::{Wire, list_and_call};
 use wharf_testkit::{Puppet, Step, puppet_path};
 
-use crate::desk::{Desk, WHARF};
+use crate::desk::{Desk, Lines, WHARF};
 use crate::reload::{Pipe, until};
 
 /// A gateway that listens, ended when the test is.
@@ -25,9 +24,7 @@ impl Serving {
     pub(crate) fn start_with(desk: &Desk, more: &[&str]) -> Self {
         let args = [&["serve", "--port", "0", "--json"], more].concat();
         let mut child = desk.command(&args).spawn().unwrap();
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
+        let line = Lines::of(child.stdout.take().unwrap()).next("where the gateway listens");
         let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         let url = said["url"].as_str().unwrap().to_owned();
         Self { child, url }
@@ -70,8 +67,7 @@ fn l90_a_gateway_takes_as_many_descriptors_as_it_may_have() {
         let desk = Desk::new();
         let limited = format!("ulimit -Sn {soft}; ulimit -Hn {hard}; exec \"$0\" serve --port 0 --json");
         let mut child = desk.program("/bin/sh", &["-c", &limited, WHARF]).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Lines::of(child.stdout.take().unwrap()).next("where the gateway listens");
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
         let open = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
         assert_eq!(open.split_whitespace().nth(3), Some(taken), "{open}");
@@ -104,8 +100,7 @@ fn l30_a_gateway_at_a_unix_socket_is_a_server_and_survives_its_own_death() {
     let url = format!("unix://{}", path.display());
     let start = || {
         let mut child = desk.command(&["serve", "--unix", path.to_str().unwrap(), "--json"]).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line = Lines::of(child.stdout.take().unwrap()).next("where the gateway listens");
         let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         assert_eq!(said["path"], path.to_str().unwrap());
         Serving { child, url: url.clone() }
@@ -181,13 +176,13 @@ fn p6_a_call_over_a_pipe_may_end_after_a_sigterm_and_then_it_is_over() {
 /// What it says of where it is, to people and to programs.
 fn announced(desk: &Desk, args: &[&str]) -> (String, serde_json::Value) {
     let mut child = desk.command(&[&["serve", "--port", "0"], args].concat()).spawn().unwrap();
-    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let text: Vec<String> = lines.take_while(|line| !line.contains("Ctrl-C stops")).collect();
+    let lines = Lines::of(child.stderr.take().unwrap());
+    let all = std::iter::repeat_with(|| lines.next("what is said of a gateway"));
+    let text: Vec<String> = all.take_while(|line| !line.contains("Ctrl-C stops")).collect();
     child.kill().unwrap();
     child.wait().unwrap();
     let mut child = desk.command(&[&["serve", "--port", "0", "--json"], args].concat()).spawn().unwrap();
-    let mut json = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut json).unwrap();
+    let json = Lines::of(child.stdout.take().unwrap()).next("where the gateway listens");
     child.kill().unwrap();
     child.wait().unwrap();
     (text.join("\n"), serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}: {json}")))

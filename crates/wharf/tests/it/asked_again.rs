@@ -10,14 +10,7 @@ use wharf::host::Listing;
 use wharf_testkit::{Era, Puppet, Step};
 
 use crate::audit::{audited, log_in, of_kind, records};
-use crate::support::{at, count, folder, pup, puppet, quick, received, soon, until};
-
-/// Puts the clock forward; then it goes on as before.
-async fn later(time: Duration) {
-    tokio::time::pause();
-    tokio::time::advance(time).await;
-    tokio::time::resume();
-}
+use crate::support::{at, count, folder, later, pup, puppet, quick, received, soon, until};
 
 /// A list with one tool, which may be kept for so long.
 fn list(tool: &str, ttl: Option<&Value>) -> Step {

@@ -1,15 +1,18 @@
 //! Resources that are watched, in both eras: what is told to whom, until when, and the servers that do it badly.
 
 use std::path::Path;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::json;
 use wharf::event::Event;
 use wharf_testkit::{Era, Puppet, Step};
 
-use crate::support::{at, count, folder, pup, puppet, quick, received, soon, until};
+use crate::support::{at, count, folder, later, pup, received, soon, until};
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+/// Longer than anybody waits for an answer.
+const LONG: Duration = Duration::from_secs(60);
 
 fn with_resources(era: Era) -> Puppet {
     let capabilities = json!({"tools": {}, "resources": {"subscribe": true}});
@@ -133,10 +136,19 @@ async fn l80_a_server_that_does_not_agree_to_a_subscription_is_not_believed_to()
         (Era::Modern, "subscriptions/listen", vec![Step::Hang], "timeout"),
     ];
     for (era, method, steps, kind) in cases {
-        let mut server = puppet("pup", &with_resources(era).on(method, steps));
-        server.timeout = std::time::Duration::from_millis(500);
-        let host = quick().server(server).start().await.unwrap();
-        let error = soon("a refusal", host.subscribe("pup", "x://a")).await.unwrap_err();
+        let files = folder();
+        let log = at(&files, "log");
+        let host = pup(&with_resources(era).log(&log).on(method, steps)).await;
+        let asking = host.subscribe("pup", "x://a");
+        let waiting = async {
+            until("it is asked", || count(&received(&log), method) == 1).await;
+            if kind == "timeout" {
+                later(LONG).await;
+            }
+        };
+        let both = async { tokio::join!(asking, waiting) };
+        let (answer, ()) = tokio::time::timeout(2 * LONG, both).await.expect("a refusal");
+        let error = answer.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(crate::support::echo(&host).await.success, "the connection is as good as before");
         host.close().await;

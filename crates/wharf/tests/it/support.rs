@@ -85,6 +85,13 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, future).await.unwrap_or_else(|_| panic!("this did not end: {what}"))
 }
 
+/// Puts the clock forward; then it goes on as before.
+pub(crate) async fn later(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
 /// The number in a file, when it is there.
 pub(crate) async fn pid_in(file: &Path) -> u32 {
     until("a process id is written", || file.exists()).await;

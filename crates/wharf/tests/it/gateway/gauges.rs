@@ -1,18 +1,23 @@
 //! What is seen of servers and callers while they have too much to do, or give no sign of life.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use wharf::config::{CallLimits, HealthCheck, Share};
+use tokio::sync::Notify;
+use wharf::config::{BreakerSettings, CallLimits, HealthCheck, ServerConfig, Share};
 use wharf::names::ServerName;
-use wharf_testkit::{Era, Puppet, Step};
+use wharf_testkit::{Era, HttpPuppet, Puppet, Reply, Step};
 
 use super::exposition::Scrape;
 use super::metrics::{call, get, scrape};
 use super::{Door, open, open_with};
-use crate::support::{at, count, folder, host, is_alive, pid_in, puppet, quick, received, soon, until};
+use crate::resilience::honest;
+use crate::support::{
+    at, count, folder, host, is_alive, later, pid_in, puppet, quick, received, soon, until,
+};
 
 fn of<'a>(scrape: &Scrape, name: &str, server: &'a str, reason: Option<&'a str>) -> Option<f64> {
     let labels = std::iter::once(("server", server)).chain(reason.map(|reason| ("reason", reason)));
@@ -142,9 +147,7 @@ async fn l96_a_call_that_waits_too_long_is_counted_as_waited_and_as_refused() {
     let second = spawn("brief_echo");
     let now = reaches(&door, "wharf_gate_waiting", &[("server", "brief")], 1.0).await;
     assert_eq!(of(&now, "wharf_server_refused_total", "brief", Some("queue")), Some(0.0));
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(20)).await;
-    tokio::time::resume();
+    later(Duration::from_secs(20)).await;
     let refused = soon("the refusal", second).await.unwrap();
     assert_eq!(refused["error"]["data"]["kind"], "overloaded", "{refused}");
     std::fs::write(&go, "").unwrap();
@@ -235,15 +238,17 @@ async fn l36_what_nobody_waits_for_is_counted_by_server_over_all_its_connections
 async fn l38_missed_checks_are_told_of_until_the_server_gives_a_sign_again() {
     let files = folder();
     let (go, log) = (at(&files, "go"), at(&files, "log"));
-    let turns = vec![vec![Step::Hang], vec![Step::Hang], vec![Step::Honest]];
+    let (hangs, answers) = (|| vec![Step::Hang], vec![Step::Honest]);
+    let turns = vec![hangs(), hangs(), answers];
     let script = Puppet::of(Era::Legacy)
         .log(&log)
         .on("ping", [Step::Turns(turns)])
         // One with a call under way is only marked.
         .on("tool:echo", [Step::WaitFor(go.clone()), Step::Honest]);
     let mut pup = puppet("pup", &script);
-    pup.resilience.health_check = HealthCheck::Every(Duration::from_millis(20));
-    pup.timeout = Duration::from_secs(1);
+    pup.resilience.health_check = HealthCheck::Every(Duration::from_secs(30));
+    // Longer than all checks together. A sign of life is waited for ten seconds.
+    pup.timeout = Duration::from_secs(3600);
     let door = Arc::new(open(quick().server(pup).start().await.unwrap()).await);
     let labels = [("server", "pup"), ("instance", "1")];
     assert_eq!(scrape(&door).await.value("wharf_server_missed_checks", &labels), Some(0.0));
@@ -251,10 +256,17 @@ async fn l38_missed_checks_are_told_of_until_the_server_gives_a_sign_again() {
         let door = Arc::clone(&door);
         async move { call(&door, "pup_echo").await }
     });
-    reaches(&door, "wharf_server_missed_checks", &labels, 1.0).await;
-    reaches(&door, "wharf_server_missed_checks", &labels, 0.0).await;
+    until("it is under way", || count(&received(&log), "tools/call") == 1).await;
+    for (asked, missed) in [(1, 1.0), (2, 2.0), (3, 0.0)] {
+        later(Duration::from_secs(34)).await;
+        until("it is asked", || count(&received(&log), "ping") == asked).await;
+        if missed > 0.0 {
+            later(Duration::from_secs(10)).await;
+        }
+        reaches(&door, "wharf_server_missed_checks", &labels, missed).await;
+    }
     std::fs::write(&go, "").unwrap();
-    drop(calling.await);
+    assert!(soon("the call", calling).await.unwrap()["result"].is_object());
     door.host.close().await;
 }
 
@@ -296,5 +308,60 @@ async fn l96_connections_are_counted_those_of_single_calls_too() {
         assert!(answer.await.unwrap()["result"].is_object());
     }
     reaches(&door, "wharf_server_connections", &labels, before).await;
+    door.host.close().await;
+}
+
+#[tokio::test]
+async fn l96_a_retry_is_counted_and_a_circuit_that_is_tried_is_half_open() {
+    let files = folder();
+    let turns =
+        Step::TurnsIn { file: at(&files, "turns"), turns: vec![vec![Step::Kill], vec![Step::Honest]] };
+    let mut marked = puppet("marked", &Puppet::of(Era::Modern).on("tool:echo", [turns]));
+    marked.resilience.idempotent = vec!["echo".into()];
+    // Over HTTP, where nothing is started again by itself.
+    let (calls, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (counted, gone) = (Arc::clone(&calls), Arc::clone(&go));
+    let failing_once = HttpPuppet::start(move |request| {
+        let (calls, go) = (Arc::clone(&counted), Arc::clone(&gone));
+        async move {
+            if request.rpc_method() == "tools/call" {
+                match calls.fetch_add(1, Ordering::SeqCst) {
+                    0 => return Reply::status(503),
+                    _ => go.notified().await,
+                }
+            }
+            honest(request).await
+        }
+    });
+    let mut left = ServerConfig::http(ServerName::parse("left").unwrap(), &failing_once.url()).unwrap();
+    let cool_down = Duration::from_secs(600);
+    left.resilience.breaker = Some(BreakerSettings { failures: 1, cool_down });
+    let door = Arc::new(open(quick().servers([marked, left]).start().await.unwrap()).await);
+    let retries = |now: &Scrape, server| now.value("wharf_retries_total", &[("server", server)]);
+    let circuit = |now: &Scrape| {
+        ["closed", "open", "half-open"].map(|word| {
+            let labels = [("server", "left"), ("instance", "1"), ("circuit", word)];
+            now.value("wharf_server_circuit", &labels).unwrap()
+        })
+    };
+    let now = scrape(&door).await;
+    assert_eq!((retries(&now, "marked"), circuit(&now)), (Some(0.0), [1.0, 0.0, 0.0]));
+    assert!(call(&door, "marked_echo").await["result"].is_object());
+    assert_eq!(call(&door, "left_echo").await["error"]["data"]["kind"], "unknown_outcome");
+    let now = scrape(&door).await;
+    assert_eq!((retries(&now, "marked"), retries(&now, "left")), (Some(1.0), Some(0.0)));
+    assert_eq!(circuit(&now), [0.0, 1.0, 0.0]);
+
+    later(2 * cool_down).await;
+    let trying = tokio::spawn({
+        let door = Arc::clone(&door);
+        async move { call(&door, "left_echo").await }
+    });
+    until("one call tries it", || calls.load(Ordering::SeqCst) == 2).await;
+    assert_eq!(circuit(&scrape(&door).await), [0.0, 0.0, 1.0]);
+    go.notify_one();
+    assert!(soon("it", trying).await.unwrap()["result"].is_object());
+    let now = scrape(&door).await;
+    assert_eq!((circuit(&now), retries(&now, "left")), ([1.0, 0.0, 0.0], Some(0.0)));
     door.host.close().await;
 }

@@ -14,16 +14,9 @@ use wharf_testkit::{Era, Puppet, Step};
 use super::jwt::Issuer;
 use super::terms::{Scene, Socket, bearer, is_ended, keys, last, legacy_with, only};
 use super::{Door, open_with};
-use crate::support::{at, count, folder, puppet, quick, received, soon, until};
+use crate::support::{at, count, folder, later, puppet, quick, received, soon, until};
 
 const LAPSED: &str = "key or token was taken back or has expired";
-
-/// Puts the clock forward; then it goes on as before.
-async fn later(seconds: u64) {
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(seconds)).await;
-    tokio::time::resume();
-}
 
 fn by_token(issuer: &Issuer) -> Terms {
     Terms { tokens: Some(issuer.settings()), ..Terms::default() }
@@ -81,7 +74,7 @@ async fn l92_what_a_token_let_in_ends_with_the_token() {
     let issuer = Issuer::start();
     let scene = Scene::new(Era::Modern, by_token(&issuer)).await;
     let (short, long) = (issuer.token(&scene.door, 60), issuer.token(&scene.door, 500));
-    all_ends(&scene, &short, &long, async || later(62).await).await;
+    all_ends(&scene, &short, &long, async || later(Duration::from_secs(62)).await).await;
     scene.door.host.close().await;
 }
 
@@ -134,7 +127,7 @@ async fn l92_a_session_goes_on_with_the_next_token_of_its_caller() {
     }
     let call = scene.call(&long, "one", Some(&session)).await;
     let ended = scene.call(&short, "one", Some(&session)).await;
-    later(63).await;
+    later(Duration::from_secs(63)).await;
     let answer = soon("what the first token began ends", ended).await.unwrap();
     assert!(is_ended(&answer, LAPSED), "{answer:?}");
     assert_eq!(say(&long, &session).await, StatusCode::OK);
@@ -181,7 +174,7 @@ async fn l92_a_parked_call_ends_with_the_token_that_its_caller_came_by_last() {
     let moved = call(&door, &long, retry(&moved, "q1")).await;
     assert!(moved["result"]["requestState"].is_string(), "{moved}");
     assert_eq!(count(&received(&log), "notifications/cancelled"), 0);
-    later(62).await;
+    later(Duration::from_secs(62)).await;
     until("the server hears of one end", || count(&received(&log), "notifications/cancelled") == 1).await;
     let late = call(&door, &long, retry(&left, "q1")).await;
     assert_eq!(late["error"]["code"], -32602, "{late}");

@@ -28,6 +28,8 @@ enum Leaves {
     Later(u64),
     /// With the first bytes of the answer.
     WithTheFirstBytes,
+    /// When the message is there, before the end of what brings it.
+    WithTheMessage,
     /// When it has its answer.
     Never,
 }
@@ -46,21 +48,28 @@ struct Seen {
     /// Those that were asked for from the first byte to the last.
     asked: u64,
     ok: HashSet<u64>,
+    /// Those whose caller went when the answer was there, of each era.
+    left_late: [u64; 2],
     /// Those whose answer said that nothing was run.
     not_run: HashSet<u64>,
     lost: u64,
 }
 
+/// Half of the callers are modern.
+fn era(number: u64) -> usize {
+    usize::from(number.is_multiple_of(2))
+}
+
 impl Storm {
-    /// One caller in a hundred kills the server.
+    /// One caller in a hundred kills the server, and not the last one of a storm: it is up again when all is counted.
     fn request(&self, number: u64) -> String {
         let tool = match number % 100 {
-            99 => "pup_die",
+            49 => "pup_die",
             n if n % 3 == 0 => "pup_slow",
             _ => "pup_echo",
         };
         let params = json!({"name": tool, "arguments": {"number": number}});
-        let (headers, body) = if number.is_multiple_of(2) {
+        let (headers, body) = if era(number) == 1 {
             let headers =
                 format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}");
             (headers, modern_body("tools/call", params))
@@ -93,6 +102,13 @@ impl Storm {
                 stream.read_exact(&mut [0; 9]).await.unwrap();
                 return None;
             }
+            Leaves::WithTheMessage => {
+                let mut come = Vec::new();
+                while !come.windows(9).any(|part| part == b"\"jsonrpc\"") {
+                    assert!(stream.read_buf(&mut come).await.unwrap() > 0, "it ended without a message");
+                }
+                return None;
+            }
             Leaves::Never => {}
         }
         let mut answer = String::new();
@@ -108,17 +124,19 @@ impl Storm {
         for _ in 0..calls / 20 {
             let wave = (0..20).map(|_| async {
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
-                let leaves = match number / 2 % 7 {
+                let leaves = match number / 2 % 8 {
                     0 => Leaves::BeforeItAsked,
                     1 => Leaves::AtOnce,
                     2 => Leaves::Later(number % 11),
                     3 => Leaves::WithTheFirstBytes,
+                    4 => Leaves::WithTheMessage,
                     _ => Leaves::Never,
                 };
                 (number, leaves, self.call(number, leaves).await)
             });
             for (number, leaves, answer) in soon("a wave", futures_util::future::join_all(wave)).await {
                 seen.asked += u64::from(leaves != Leaves::BeforeItAsked);
+                seen.left_late[era(number)] += u64::from(leaves == Leaves::WithTheMessage);
                 if let Some(answer) = answer {
                     seen.count(number, &answer);
                 }
@@ -143,6 +161,12 @@ impl Storm {
         assert!(seen.ok.is_subset(ran), "what was answered ran");
         assert!(seen.not_run.is_disjoint(ran), "and what was said not to have run did not");
         assert!(ok > seen.asked / 10 && seen.lost > 0, "some stayed, and the server died");
+        for of in [0, 1] {
+            assert!(
+                seen.ok.iter().any(|number| era(*number) == of) && seen.left_late[of] > 0,
+                "in both eras"
+            );
+        }
         let now = scrape(&self.door).await;
         for what in ["calls_in_flight", "gate_calls", "gate_waiting", "caller_calls", "caller_waiting"] {
             assert!(now.sum(&format!("wharf_{what}"), &[]) == 0.0, "{what}");

@@ -13,10 +13,12 @@ use wharf_testkit::{Era, HttpPuppet, Puppet, Recorded, Step};
 
 use super::pipe::Caller;
 use super::{Door, modern_body, open, open_with};
-use crate::support::{at, folder, host, puppet, quick, received, until};
+use crate::support::{at, folder, host, later, puppet, quick, received, soon, until};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+/// Of a resource.
+const ADDRESS: &str = "x://secret-cove/chart";
 const UNRECORDED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
 /// Calls `pup_echo` in an era, with this `_meta` and these headers.
@@ -259,24 +261,30 @@ async fn l96_a_collector_that_is_gone_or_hangs_holds_up_nothing() {
     for url in ["http://127.0.0.1:9".to_owned(), silent.url(), refusing.url()] {
         let servers = quick().server(puppet("pup", &Puppet::of(Era::Modern))).start().await.unwrap();
         let door = open_with(servers, |b| b.telemetry(sending_to(&url))).await;
-        for _ in 0..20 {
-            let answer = call(&door, Era::Modern, json!({"traceparent": PARENT}), &[]).await;
+        let answered = async || {
+            let answer = soon("a call", call(&door, Era::Modern, json!({"traceparent": PARENT}), &[])).await;
             assert!(answer["result"].is_object(), "{answer}");
+        };
+        answered().await;
+        if url == silent.url() {
+            until("the collector has the first spans", || silent.requests().len() == 1).await;
+            answered().await;
+            assert_eq!(silent.hangups(), 0, "it hangs all the while: nobody has given it up");
+        } else {
+            answered().await;
         }
-        if url != silent.url() {
-            let name = door.name();
-            let failed = "wharf_telemetry_spans_total{fate=\"failed\"} 40\n";
-            let look = async {
-                loop {
-                    let page = door.send(Method::GET, "/metrics", &[("host", &name)], "").await;
-                    if page.body.contains(failed) {
-                        return;
-                    }
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            };
-            crate::support::soon("they are counted as lost", look).await;
+        for _ in 2..20 {
+            answered().await;
         }
+        let name = door.name();
+        let failed = "wharf_telemetry_spans_total{fate=\"failed\"} 40\n";
+        let look = async {
+            while !door.send(Method::GET, "/metrics", &[("host", &name)], "").await.body.contains(failed) {
+                // Longer than a collector is waited for.
+                later(Duration::from_secs(6)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(3600), look).await.expect("they are counted as lost");
         door.host.close().await;
     }
 }
@@ -312,10 +320,12 @@ async fn l96_prompts_and_resources_have_spans_too() {
     let (collector, settings) = collector();
     let files = folder();
     let script = Puppet::of(Era::Modern)
-        .with(|script| script.capabilities = Some(json!({"tools": {}, "prompts": {}})))
+        .with(|script| script.capabilities = Some(json!({"tools": {}, "prompts": {}, "resources": {}})))
         .log(at(&files, "log"))
         .on("prompts/list", [Step::Reply(json!({"prompts": [{"name": "tide"}]}))])
-        .on("prompts/get", [Step::Reply(json!({"messages": []}))]);
+        .on("prompts/get", [Step::Reply(json!({"messages": []}))])
+        .on("resources/list", [Step::Reply(json!({"resources": [{"uri": ADDRESS, "name": "chart"}]}))])
+        .on("resources/read", [Step::Reply(json!({"contents": [{"uri": ADDRESS, "text": "deep"}]}))]);
     let door = open_with(host([puppet("pup", &script)]).await, |b| b.telemetry(settings)).await;
     let listed = door.modern("prompts/list", json!({})).await.json();
     let name =
@@ -329,6 +339,20 @@ async fn l96_prompts_and_resources_have_spans_too() {
     let got = received(&at(&files, "log")).into_iter().find(|m| m["method"] == "prompts/get").unwrap();
     let told = got["params"]["_meta"]["traceparent"].as_str().unwrap();
     assert!(told.contains(all[1]["spanId"].as_str().unwrap()), "{told}");
+
+    let listed = door.modern("resources/list", json!({})).await.json();
+    let uri =
+        listed["result"]["resources"][0]["uri"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
+    let params = modern_body("resources/read", json!({"uri": uri, "_meta": {"traceparent": PARENT}}));
+    let read = door.modern("resources/read", params["params"].clone()).await.json();
+    assert_eq!(read["result"]["contents"][0]["text"], "deep", "{read}");
+    until("its spans are there", || spans(&collector).len() == 4).await;
+    let all = spans(&collector);
+    assert_eq!((&all[2]["name"], &all[3]["parentSpanId"]), (&json!("resources/read"), &all[2]["spanId"]));
+    let got = received(&at(&files, "log")).into_iter().find(|m| m["method"] == "resources/read").unwrap();
+    assert_eq!(got["params"]["uri"], ADDRESS, "it did go there");
+    let sent: Vec<_> = collector.requests().into_iter().map(|request| request.json().to_string()).collect();
+    assert!(!sent.concat().contains("secret-cove"), "an address may say too much: {sent:?}");
     door.host.close().await;
 }
 

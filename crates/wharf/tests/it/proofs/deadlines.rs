@@ -1,15 +1,25 @@
-//! P1 where nothing is there yet: the hard limit bounds all that a call waits for, also before it is sent.
+//! P1 as far as time goes: when a call ends that is not answered, and that its hard limit bounds all that it waits for, also
+//! before it is sent.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use wharf::event::State;
 use wharf::mcp::Reference;
+use wharf::{CallOptions, Error, Host, Outcome};
 use wharf_testkit::{Era, Puppet, Step};
 
+use super::troubles::far;
 use crate::gateway::open_with;
-use crate::support::{at, echo, effects, error, folder, puppet, quick, soon, within};
+use crate::support::{
+    at, count, echo, effects, error, folder, later, next_state, puppet, quick, received, soon, until, within,
+};
 
 const SOFT: Duration = Duration::from_millis(300);
 const HARD: Duration = Duration::from_millis(700);
@@ -79,15 +89,20 @@ async fn p1_through_the_gateway_the_time_of_a_call_runs_from_its_beginning() {
     let files = folder();
     let mut config = puppet("pup", &once(&files));
     // Twenty times as long is the limit of the whole.
-    config.timeout = Duration::from_millis(60);
+    config.timeout = Duration::from_secs(5);
+    config.start_timeout = Duration::from_secs(3600);
     let host = quick().server(config).start().await.unwrap();
     host.tools().await;
     let door = open_with(host, |b| b).await;
     let call = |tool: &str| json!({"name": tool, "arguments": {}});
     soon("it", door.modern("tools/call", call("pup_die"))).await;
-    let answer = soon("it", door.modern("tools/call", call("pup_echo"))).await.json();
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let answer = door.modern("tools/call", call("pup_echo")).await.json();
     assert_eq!(answer["error"]["data"]["kind"], "connection", "{answer}");
     assert_eq!(answer["error"]["data"]["retryable"], true);
+    assert_eq!(begun.elapsed().as_secs(), 100);
+    tokio::time::resume();
     soon("the end", door.host.close()).await;
 }
 
@@ -126,10 +141,11 @@ async fn l37_through_the_gateway_what_is_no_call_has_its_own_time_too() {
         .on("prompts/get", [Step::Kill]);
     let mut config = puppet("pup", &script);
     // Twenty times as long is the limit of the whole.
-    config.timeout = Duration::from_millis(100);
+    config.timeout = Duration::from_secs(5);
     config.start_timeout = Duration::from_secs(3600);
     let host = quick().server(config).start().await.unwrap();
     host.tools().await;
+    let mut events = host.events().subscribe();
     let door = open_with(host, |b| b).await;
     let prompts = door.modern("prompts/list", json!({})).await.json();
     let prompt = prompts["result"]["prompts"][0]["name"].clone();
@@ -141,8 +157,14 @@ async fn l37_through_the_gateway_what_is_no_call_has_its_own_time_too() {
         assert_eq!(answer["error"]["data"]["retryable"], true, "{answer}");
     };
     // It is lost on the way, and the way over a fresh connection takes no longer than is left.
-    is_late(&soon("it", door.modern("prompts/get", json!({"name": prompt}))).await.json());
-    tokio::time::pause();
+    let lost = async {
+        assert_eq!(next_state(&mut events).await.0, State::Reconnecting);
+        tokio::time::pause();
+    };
+    let asking = async { tokio::join!(door.modern("prompts/get", json!({"name": prompt})), lost) };
+    let begun = tokio::time::Instant::now();
+    is_late(&asking.await.0.json());
+    assert!(begun.elapsed() < Duration::from_secs(110), "{:?}", begun.elapsed());
     for (method, params) in [
         ("prompts/get", json!({"name": prompt})),
         ("resources/read", json!({"uri": "x://a"})),
@@ -153,8 +175,89 @@ async fn l37_through_the_gateway_what_is_no_call_has_its_own_time_too() {
     ] {
         let begun = tokio::time::Instant::now();
         is_late(&door.modern(method, params).await.json());
-        assert!(begun.elapsed() < Duration::from_secs(3), "{method}: {:?}", begun.elapsed());
+        assert_eq!(begun.elapsed().as_secs(), 100, "{method}");
     }
     tokio::time::resume();
     soon("the end", door.host.close()).await;
+}
+
+/// A call that is under way, and how often its server gave a sign of life.
+struct Awaited {
+    server: &'static str,
+    heard: Arc<AtomicUsize>,
+    call: JoinHandle<Outcome>,
+}
+
+impl Awaited {
+    fn begin(host: &Host, server: &'static str, limits: (Duration, Duration)) -> Self {
+        let (host, heard) = (host.clone(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&heard);
+        let call = tokio::spawn(async move {
+            let mut hears = move |_| {
+                counted.fetch_add(1, Ordering::SeqCst);
+            };
+            let options = CallOptions { on_progress: Some(&mut hears), ..within(limits.0, Some(limits.1)) };
+            host.call_tool(server, "do", json!({}), options).await
+        });
+        Self { server, heard, call }
+    }
+
+    async fn hears_more(&self) {
+        let before = self.heard.load(Ordering::SeqCst);
+        until("a sign of life", || self.heard.load(Ordering::SeqCst) > before).await;
+        assert!(!self.call.is_finished(), "{}", self.server);
+    }
+}
+
+/// After how many seconds calls end, on a clock that jumps from one thing that is due to the next.
+async fn seconds(calls: Vec<Awaited>) -> Vec<(&'static str, u64)> {
+    tokio::time::pause();
+    let ends = calls.into_iter().map(async |awaited| (awaited.server, awaited.call.await.unwrap()));
+    let ends = tokio::time::timeout(Duration::from_secs(10_000), join_all(ends)).await.expect("they end");
+    tokio::time::resume();
+    let after = |(server, outcome): (_, Outcome)| match error(&outcome) {
+        Error::Timeout { after, .. } => (server, after.as_secs()),
+        other => panic!("{server}: {other:?}"),
+    };
+    ends.into_iter().map(after).collect()
+}
+
+/// Whoever gives signs of life has until the hard limit, and whoever gives none until the other one. Not a moment more or
+/// less: the clock is ours, and while it is looked at it does not go by itself.
+#[tokio::test]
+async fn p1_a_call_ends_at_its_timeout_and_with_signs_of_life_at_its_hard_limit() {
+    let limits = (Duration::from_secs(1000), Duration::from_secs(3000));
+    // From now on nobody takes this clock for the world's.
+    later(Duration::from_secs(1)).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let files = folder();
+        let log = at(&files, "log");
+        let near = |name: &str, step| {
+            puppet(name, &Puppet::of(era).plain_tool("do").log(&log).on("tool:do", [step]))
+        };
+        let busy = near("busy", Step::Progress { count: None, interval_ms: 20 });
+        let (far_silent, far_busy) = (far(era, "silent"), far(era, "busy"));
+        let servers = [near("silent", Step::Hang), busy, far_silent.1, far_busy.1];
+        let host = quick().servers(servers).start().await.unwrap();
+        assert!(host.tools().await.failed.is_empty());
+        let begin = |servers: [&'static str; 2]| servers.map(|server| Awaited::begin(&host, server, limits));
+
+        let silent = begin(["silent", "far-silent"]);
+        until("both are under way", || {
+            let asked = far_silent.0.requests().iter().any(|request| request.rpc_method() == "tools/call");
+            asked && count(&received(&log), "tools/call") == 1
+        })
+        .await;
+        assert_eq!(seconds(silent.into()).await, [("silent", 1000), ("far-silent", 1000)], "{era:?}");
+
+        let busy = begin(["busy", "far-busy"]);
+        for _ in 0..3 {
+            join_all(busy.iter().map(Awaited::hears_more)).await;
+            // Together more than the timeout; what was heard in between counts.
+            later(Duration::from_secs(900)).await;
+        }
+        join_all(busy.iter().map(Awaited::hears_more)).await;
+        assert_eq!(seconds(busy.into()).await, [("busy", 3000), ("far-busy", 3000)], "{era:?}");
+        soon("the end", host.close()).await;
+    }
 }

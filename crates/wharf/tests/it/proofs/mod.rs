@@ -15,6 +15,7 @@ mod reconnects;
 mod reload;
 mod seeds;
 mod storms;
+mod troubles;
 
 use std::any::type_name;
 use std::process::Command;

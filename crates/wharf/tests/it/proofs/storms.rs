@@ -13,8 +13,18 @@ use super::measure::Held;
 use super::{alone, rounds, tell};
 use crate::support::{at, folder, pup, quick, received, soon, until};
 
-async fn storm(host: &Host, tool: &str, calls: usize, polls: usize) -> (usize, usize) {
-    let (mut left, mut answered) = (0, 0);
+/// What became of the calls of a storm.
+#[derive(Default)]
+struct Ends {
+    /// Before they were sent, or while they were waited for.
+    left: usize,
+    /// When the answer was there, and nobody had looked at it.
+    left_late: usize,
+    answered: usize,
+}
+
+async fn storm(host: &Host, tool: &str, calls: usize, polls: usize) -> Ends {
+    let mut all = Ends::default();
     for wave in 0..calls / 20 {
         let waves = (0..20).map(|n| {
             let number = wave * 20 + n;
@@ -33,23 +43,36 @@ async fn storm(host: &Host, tool: &str, calls: usize, polls: usize) -> (usize, u
             }
         });
         let ends = soon("a wave", futures_util::future::join_all(waves)).await;
-        answered += ends.iter().filter(|answered| **answered).count();
-        left += ends.iter().filter(|answered| !**answered).count();
+        all.answered += ends.iter().filter(|answered| **answered).count();
+        all.left += ends.iter().filter(|answered| !**answered).count();
+        let mut late = Box::pin(host.call(tool, json!({ "message": "late" })));
+        assert!(futures_util::poll!(&mut late).is_pending());
         // Whoever stays gets his own answer, in the middle of it.
         let twin = soon("a call that stays", host.call(tool, json!({ "message": "stays" }))).await;
         assert!(twin.to_text().contains("\"stays\""), "{twin:?}");
+        // The answer before that one is there by now: whoever looks has it, and every other one leaves without, which ends
+        // a connection over HTTP. So it is after the last wave of the second storm, and not of the first.
+        if wave % 2 == 1 {
+            drop(late);
+            all.left_late += 1;
+        } else {
+            let outcome = soon("a call whose answer is there", late).await;
+            assert!(outcome.to_text().contains("\"late\""), "{outcome:?}");
+            all.answered += 1;
+        }
     }
-    (left, answered)
+    all
 }
 
 /// Plays a storm twice, of calls that are left after at most so many polls: the second must hold no more than the first.
 async fn twice(host: Host, tool: &str, polls: usize) {
     let calls = rounds(400, 20_000);
-    let (_, first) = storm(&host, tool, calls / 4, polls).await;
+    let first = storm(&host, tool, calls / 4, polls).await;
     until("the first is over", || Held::now().tasks < 60).await;
     let before = Held::now();
-    let (left, answered) = storm(&host, tool, calls, polls).await;
+    let Ends { left, left_late, answered } = storm(&host, tool, calls, polls).await;
     assert!(left > calls / 20, "it was a storm: {left} left, {answered} stayed");
+    assert!(left_late > 0 && answered > 0, "{left_late} left when the answer was there, {answered} had it");
     until(&format!("no more is held than {before:?}"), || Held::now().is_within(before)).await;
     // What the host counted by itself: a call that nobody ever looked at was not begun.
     let counts = host.counts();
@@ -59,9 +82,16 @@ async fn twice(host: Host, tool: &str, polls: usize) {
         counts.iter().map(|reading| reading.outcomes[0]).sum(),
     ];
     let stayed = calls / 4 / 20 + calls / 20;
-    assert_eq!(ok as usize, first + answered + stayed, "each answer that somebody had");
-    assert!(begun == ended && begun as usize <= calls / 4 + calls + stayed, "{begun} begun, {ended} ended");
-    tell(format!("R-10 {tool}: {calls} calls = {left} left + {answered} answered, {:?}", Held::now()));
+    assert_eq!(ok as usize, first.answered + answered + stayed, "each answer that somebody had");
+    // One more in each wave leaves late or has its answer late.
+    assert!(
+        begun == ended && begun as usize <= calls / 4 + calls + 2 * stayed,
+        "{begun} begun, {ended} ended"
+    );
+    tell(format!(
+        "R-10 {tool}: {calls} calls, {left} left, {left_late} when the answer was there, {answered} answered, {:?}",
+        Held::now()
+    ));
     host.close().await;
 }
 

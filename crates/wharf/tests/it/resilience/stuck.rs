@@ -10,7 +10,7 @@ use wharf::secret::SecretUrl;
 
 use super::alone;
 use super::fleet::{Replica, down, reached, replica, replica_at};
-use crate::support::{echo, soon, until};
+use crate::support::{echo, later, soon, until};
 
 #[tokio::test]
 async fn l39_an_instance_that_hangs_holds_a_few_calls_and_the_others_take_the_rest() {
@@ -62,7 +62,7 @@ async fn l39_an_instance_that_was_given_up_for_missed_checks_has_its_turn_again(
     let (first, second) = (replica(""), replica(""));
     let port = second.puppet.addr().port();
     let mut config = reached(&first, &[&second]);
-    config.resilience.health_check = HealthCheck::Every(Duration::from_millis(50));
+    config.resilience.health_check = HealthCheck::Every(Duration::from_secs(30));
     // It is not the breaker that keeps calls from it.
     config.resilience.breaker = None;
     let host = alone(config).await;
@@ -71,7 +71,20 @@ async fn l39_an_instance_that_was_given_up_for_missed_checks_has_its_turn_again(
         assert!(echo(&host).await.success);
     }
     down(second).await;
+    let asked = || {
+        let requests = first.puppet.requests();
+        requests.iter().filter(|request| request.rpc_method() == "server/discover").count()
+    };
+    let before = asked();
+    for times in 1..=3 {
+        later(Duration::from_secs(34)).await;
+        until("it missed one", || instance().missed_checks == times || instance().given_up).await;
+        // The other one is asked as often, and has all the time it needs for its answer.
+        until("the other one is asked", || asked() == before + times as usize).await;
+        assert!(echo(&host).await.success);
+    }
     until("it is given up", || instance().given_up && instance().state == State::Disconnected).await;
+    assert!(!host.conditions()[0].instances[0].given_up);
     assert_eq!(instance().missed_checks, 0, "what is gone misses nothing");
     assert!(instance().trouble.is_some());
     let second = replica_at(port, "");
@@ -108,9 +121,7 @@ async fn l39_an_instance_that_does_not_say_which_tools_it_has_is_waited_for_once
         assert!(outcome.success, "call {n}: {outcome:?}");
     }
     assert_eq!((good.ran() - before, deaf.ran(), lists(&deaf)), (20, 0, 1), "the others come first");
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(60)).await;
-    tokio::time::resume();
+    later(Duration::from_secs(60)).await;
     until("its time is over", || instance().circuit != Circuit::Closed).await;
     assert!(instance().trouble.unwrap().contains("did not answer within 6"), "{:?}", instance());
     deaf.deaf.store(false, Ordering::SeqCst);
@@ -137,9 +148,7 @@ async fn l39_a_list_is_asked_of_another_instance_where_one_does_not_answer() {
     });
     until("it is asked for its tools", || lists(&deaf) == 1).await;
     assert_eq!(lists(&good), 0);
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(61)).await;
-    tokio::time::resume();
+    later(Duration::from_secs(61)).await;
     let listed = soon("the other one answers", listing).await.unwrap();
     assert_eq!((listed.snapshot.tools().len(), lists(&deaf), lists(&good)), (1, 1, 1), "{:?}", listed.failed);
     assert!(echo(&host).await.success);
