@@ -411,6 +411,45 @@ fn r_08_a_gateway_killed_at_any_moment_leaves_nothing_and_whole_stores() {
     }
 }
 
+/// The two times in which nobody is served: before it listens, when stores are made and what a dead one left is swept up, and
+/// while it stops. The first ones find no store, and the others what those have left.
+#[test]
+fn r_08_a_gateway_killed_before_it_listens_or_while_it_stops_leaves_nothing_and_whole_stores() {
+    let runs = if std::env::var_os("WHARF_ALL").is_some_and(|all| all == "1") { 200 } else { 16 };
+    let place = Place::new();
+    let (mut listening, mut dice) = (0, 20_261_119_u64);
+    for run in 0..runs {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if run % 2 == 0 {
+            let mut command = place.desk.command(&SERVE);
+            let mut child = command.env("TMPDIR", place.scratch()).spawn().unwrap();
+            std::thread::sleep(Duration::from_micros((dice >> 33) % 150_000));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let mut said = String::new();
+            child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+            listening += usize::from(!said.is_empty());
+        } else {
+            let running = place.start();
+            assert!(running.call("pup_echo").unwrap()["result"].is_object());
+            let pid = rustix::process::Pid::from_raw(running.child.id().cast_signed()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            std::thread::sleep(Duration::from_micros((dice >> 33) % 30_000));
+            running.kill();
+        }
+        until("nobody knows the desk any more", || place.processes().is_empty());
+        until("no folder is left", || fs::read_dir(place.scratch()).unwrap().count() == 0);
+        if run > 0 {
+            place.desk.run(&["audit", "verify"]).ok();
+        }
+    }
+    assert!(listening < runs / 2, "some were killed before they listened");
+    let last = place.start();
+    assert!(last.call("pup_echo").unwrap()["result"].is_object());
+    last.kill();
+    place.desk.run(&["audit", "verify"]).ok();
+}
+
 #[test]
 fn r_08_a_gateway_killed_while_it_starts_a_server_leaves_no_server() {
     kill_while_it_starts(Place::new, 1);
