@@ -20,6 +20,9 @@ pub(crate) struct Requests {
     pub(crate) under: Vec<String>,
 }
 
+/// How long server and caller let a gateway wait: longer than it stays awake for them (decision 0025). What it does in such a
+/// moment depends on what else the machine does.
+const APART: Duration = Duration::from_millis(2);
 /// One thread, whatever the machine has: otherwise the counts would depend on it.
 const OPTIONS: [&str; 2] = ["--threads", "1"];
 
@@ -27,12 +30,16 @@ const OPTIONS: [&str; 2] = ["--threads", "1"];
 pub(crate) fn send(requests: &Requests) -> Result<(), String> {
     // A server is started once, so how it is confined is in no call; and profilers do not follow into a sandbox.
     let wharf = Wharf { program: requests.wharf.clone(), sandbox: false };
-    let echo = Server::new(3, Duration::ZERO).listen();
+    let echo = Server::new(3, APART).listen();
     let port = (requests.to == Transport::Http).then(|| echo.port());
-    let server = Server { port, ..Server::new(3, Duration::ZERO) };
+    let server = Server { port, ..Server::new(3, APART) };
     let place = wharf.place(&[("up".to_owned(), server)], "");
     let ask = Ask::Echo("up_echo".to_owned());
-    let calls = |peer: &mut dyn Peer| (0..requests.calls).try_for_each(|_| peer.ask(&ask).map(drop));
+    let call = |peer: &mut dyn Peer| {
+        std::thread::sleep(APART);
+        peer.ask(&ask).map(drop)
+    };
+    let calls = |peer: &mut dyn Peer| (0..requests.calls).try_for_each(|_| call(peer));
     if requests.from == Transport::Stdio {
         return calls(&mut place.pipe_under(&requests.under, &OPTIONS, requests.era)?);
     }
