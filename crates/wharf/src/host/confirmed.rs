@@ -53,8 +53,9 @@ impl Host {
         (server, way, patience): (&Arc<Server>, &Way, &Patience),
         call: Judged<'_>,
     ) -> Light<Option<Arc<Tool>>> {
-        let mut definition = self.confirmed((server, patience), call.route, server.is_locked()).await?;
-        if way.is_unseen(server) {
+        let locked = server.is_locked();
+        let mut definition = self.confirmed((server, patience), call.route, locked).await?;
+        if locked && way.is_unseen(server) {
             let seen = patience.wait(server, way.tools(server)).boxed().await?;
             definition = Some(seen.definition(call.route)?);
         }

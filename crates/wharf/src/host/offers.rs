@@ -215,7 +215,7 @@ impl Host {
         let patience = patience_for(&server, &options);
         let forwarding = async {
             let _on_duty = server.duty().enter().ok_or_else(|| left(&server))?;
-            // Only what is there is asked for, and only of whoever was looked at.
+            // Looked at where it is about to be asked for, and nowhere else.
             let prompt = about.filter(|_| method == method::PROMPTS_GET && server.is_locked());
             let relayed = options.relayed.take();
             let mut way = patience.wait(&server, self.scope.way(&server, relayed.as_deref())).await?;

@@ -275,6 +275,28 @@ async fn nam_04_each_connection_of_a_caller_s_own_is_held_to_what_was_accepted()
     }
 }
 
+/// The twin: where nothing was accepted, what an earlier run saw is confirmed once, and not at each connection.
+#[tokio::test]
+async fn l19_without_a_lock_a_connection_of_one_call_is_not_asked_for_its_tools() {
+    let files = folder();
+    let log = at(&files, "log");
+    let mut config = puppet("pup", &Puppet::of(Era::Modern).plain_tool("do").log(&log));
+    config.share = Some(Share::Never);
+    let store = Arc::new(CatalogMemory::default());
+    let start = || quick().catalogs(store.clone()).server(config.clone()).start();
+    let earlier = start().await.unwrap();
+    earlier.tools().await;
+    earlier.close().await;
+    std::fs::remove_file(&log).unwrap();
+    let door = open(start().await.unwrap()).await;
+    for _ in 0..3 {
+        let said = door.modern("tools/call", json!({"name": "pup_do", "arguments": {}})).await.json();
+        assert!(said["result"]["content"].is_array(), "{said}");
+    }
+    assert_eq!((count(&received(&log), "tools/call"), count(&received(&log), "tools/list")), (3, 1));
+    door.host.close().await;
+}
+
 #[tokio::test]
 async fn l19_a_new_tool_is_kept_back_and_a_removed_one_is_told_of() {
     let files = folder();
